@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 MAPS = Path("/proc/self/maps")
-MANY = 20_000  # each executable holds several maps, of which a process on Linux has 65 530
+MANY = (
+    20_000  # each executable holds several maps, of which a process on Linux has 65 530
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -23,5 +25,7 @@ def forget_compiled_code() -> Iterator[None]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Figures take minutes in all, so one of each group stands for the others unless all are asked for."""
     parser.addoption(
-        "--every-figure", action="store_true", help="draw the quick version of every figure of the gallery"
+        "--every-figure",
+        action="store_true",
+        help="draw the quick version of every figure of the gallery",
     )

@@ -14,7 +14,9 @@ import tomllib
 from pathlib import Path
 
 PROJECT = Path(__file__).parent.parent / "pyproject.toml"
-PLACE = re.compile(r"(?<=constraint-dependencies = \[\n).*?(?=^\])", re.DOTALL | re.MULTILINE)
+PLACE = re.compile(
+    r"(?<=constraint-dependencies = \[\n).*?(?=^\])", re.DOTALL | re.MULTILINE
+)
 
 
 def main() -> None:
@@ -25,19 +27,45 @@ def main() -> None:
         return
     if sys.argv[1:] == ["--direct"]:
         project = tomllib.loads(text)["project"]
-        extras = (line for extra in project["optional-dependencies"].values() for line in extra)
+        extras = (
+            line
+            for extra in project["optional-dependencies"].values()
+            for line in extra
+        )
         print("\n".join([*project["dependencies"], *extras]))
         return
     free = PLACE.sub("", text)
     PROJECT.write_text(free, encoding="utf-8")
     try:
-        command = ["uv", "pip", "compile", "--quiet", "--universal", "--no-header", "--no-annotate", "--upgrade"]
-        command += ["--python-version", "3.11", "--all-extras", "--group", "dev", "--group", "docs", str(PROJECT)]
-        found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        command = [
+            "uv",
+            "pip",
+            "compile",
+            "--quiet",
+            "--universal",
+            "--no-header",
+            "--no-annotate",
+            "--upgrade",
+        ]
+        command += [
+            "--python-version",
+            "3.11",
+            "--all-extras",
+            "--group",
+            "dev",
+            "--group",
+            "docs",
+            str(PROJECT),
+        ]
+        found = subprocess.run(
+            command, check=True, capture_output=True, text=True
+        ).stdout
     except BaseException:
         PROJECT.write_text(text, encoding="utf-8")
         raise
-    lines = "".join(f'  "{line.strip()}",\n' for line in found.splitlines() if line.strip())
+    lines = "".join(
+        f'  "{line.strip()}",\n' for line in found.splitlines() if line.strip()
+    )
     PROJECT.write_text(PLACE.sub(lambda _: lines, text), encoding="utf-8")
 
 

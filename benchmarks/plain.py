@@ -8,7 +8,14 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 
-def online(dim: int, p: int = 1, k: int = 1, batch: int = 1, steps: int = 100, dataset: int | None = None) -> float:
+def online(
+    dim: int,
+    p: int = 1,
+    k: int = 1,
+    batch: int = 1,
+    steps: int = 100,
+    dataset: int | None = None,
+) -> float:
     """SGD on He2 neurons and Σ_r He2(z_r), rows normalised; seconds per step of one seed.
 
     With a dataset the same samples come back at every step.
@@ -27,7 +34,9 @@ def online(dim: int, p: int = 1, k: int = 1, batch: int = 1, steps: int = 100, d
     return (time.perf_counter() - began) / steps
 
 
-def ode(Q: np.ndarray, M: np.ndarray, rate: float, noise: float, end: float) -> tuple[float, np.ndarray]:
+def ode(
+    Q: np.ndarray, M: np.ndarray, rate: float, noise: float, end: float
+) -> tuple[float, np.ndarray]:
     """The ODE of He2 neurons by hand (Isserlis) and solve_ivp: seconds, and M at the end."""
     p, k = M.shape
     A = np.diag([-1 / p] * p + [1.0] * k)
@@ -37,11 +46,15 @@ def ode(Q: np.ndarray, M: np.ndarray, rate: float, noise: float, end: float) -> 
         omega = np.block([[Q, M], [M.T, np.eye(k)]])
         psi, phi = 4 * (M - Q @ M / p), 4 * (M @ M.T - Q @ Q / p)
         inner = omega @ A @ omega
-        chi = 4 * (2 * np.trace(A @ inner) * Q + 8 * (inner @ A @ omega)[:p, :p] + noise * Q)
+        chi = 4 * (
+            2 * np.trace(A @ inner) * Q + 8 * (inner @ A @ omega)[:p, :p] + noise * Q
+        )
         return np.concatenate([(phi + phi.T + rate / p * chi).ravel(), psi.ravel()])
 
     began = time.perf_counter()
-    found = solve_ivp(field, (0, end), np.concatenate([Q.ravel(), M.ravel()]), rtol=1e-8, atol=1e-10)
+    found = solve_ivp(
+        field, (0, end), np.concatenate([Q.ravel(), M.ravel()]), rtol=1e-8, atol=1e-10
+    )
     return time.perf_counter() - began, found.y[p * p :, -1].reshape(p, k)
 
 

@@ -50,7 +50,9 @@ PROJECTED = tl.SGD(0.01 / d, geometry="projected")
 
 
 def he2(p: int, k: int = 1, noise: float = 0.0) -> tl.Problem:
-    return tl.Problem(" + ".join(f"He2(z{r + 1})" for r in range(k)), "He2", width=p, noise=noise)
+    return tl.Problem(
+        " + ".join(f"He2(z{r + 1})" for r in range(k)), "He2", width=p, noise=noise
+    )
 
 
 def processor() -> float:
@@ -61,9 +63,17 @@ def processor() -> float:
 
 def peak() -> float:
     """The peak of memory of this process, in MB. (On Linux `getrusage` begins with that of the process before it.)"""
-    with contextlib.suppress(OSError), open("/proc/self/status", encoding="utf-8") as file:
-        return next(float(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 2**20)
+    with (
+        contextlib.suppress(OSError),
+        open("/proc/self/status", encoding="utf-8") as file,
+    ):
+        return (
+            next(float(line.split()[1]) for line in file if line.startswith("VmHWM"))
+            / 1024
+        )
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        1024 if sys.platform == "linux" else 2**20
+    )
 
 
 CLOCKS = {"clock": time.perf_counter, "processor": processor}
@@ -83,14 +93,31 @@ def seconds(job: Callable[[], object], repeats: int = 3) -> float:
     return min(took(job) for _ in range(repeats))
 
 
-def chain_rate(p: int, k: int, seeds: int, engine: str, batch: int = 1, dim: int = DIM, least: float = 0.2) -> float:
+def chain_rate(
+    p: int,
+    k: int,
+    seeds: int,
+    engine: str,
+    batch: int = 1,
+    dim: int = DIM,
+    least: float = 0.2,
+) -> float:
     """Chain-steps per second through `solve`: long runs minus short ones would hide what is paid once; these do not."""
     problem, algorithm = he2(p, k), PROJECTED.replace(batch=batch)
     start = tl.Overlaps.random(problem, dim)
 
     def job(steps: int) -> None:
         method = tl.Chain(dim, engine=engine)
-        tl.solve(problem, algorithm, method, start, steps=steps, save=1, seeds=seeds, progress=False)
+        tl.solve(
+            problem,
+            algorithm,
+            method,
+            start,
+            steps=steps,
+            save=1,
+            seeds=seeds,
+            progress=False,
+        )
 
     steps, taken = 256, 0.0
     while taken < least:
@@ -100,11 +127,21 @@ def chain_rate(p: int, k: int, seeds: int, engine: str, batch: int = 1, dim: int
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    shown = [[x if isinstance(x, str) else "–" if x is None else f"{x:.3g}" for x in row] for row in rows]
-    widths = [max(len(line[i]) for line in [list(head), *shown]) for i in range(len(head))]
+    shown = [
+        [x if isinstance(x, str) else "–" if x is None else f"{x:.3g}" for x in row]
+        for row in rows
+    ]
+    widths = [
+        max(len(line[i]) for line in [list(head), *shown]) for i in range(len(head))
+    ]
     print(f"\n{title}")
     for line in [list(head), ["-" * w for w in widths], *shown]:
-        print("| " + " | ".join(x.rjust(w) for x, w in zip(line, widths, strict=True)) + " |", flush=True)
+        print(
+            "| "
+            + " | ".join(x.rjust(w) for x, w in zip(line, widths, strict=True))
+            + " |",
+            flush=True,
+        )
 
 
 def rates() -> list[dict[str, Any]]:
@@ -121,7 +158,9 @@ def rates() -> list[dict[str, Any]]:
         row["NumPy"] = 1e-6 / plain.online(DIM, p, k, steps=50)
         out.append(row)
     table(
-        f"Million chain-steps per second, d = {DIM}, {os.cpu_count()} cores", list(out[0]), [[*r.values()] for r in out]
+        f"Million chain-steps per second, d = {DIM}, {os.cpu_count()} cores",
+        list(out[0]),
+        [[*r.values()] for r in out],
     )
     return out
 
@@ -164,7 +203,12 @@ def child(name: str) -> None:
     problem, algorithm, method, options, other = JOBS[name]
     start = tl.Overlaps.random(problem, 1000, seed=1)
     calls = [
-        took(lambda: tl.solve(problem, algorithm, method, start, save=10, progress=False, **options)) for _ in range(3)
+        took(
+            lambda: tl.solve(
+                problem, algorithm, method, start, save=10, progress=False, **options
+            )
+        )
+        for _ in range(3)
     ]
     print(json.dumps([calls[0], min(calls[1:]), peak(), other()]))
 
@@ -174,11 +218,26 @@ def methods() -> list[dict[str, Any]]:
     out = []
     for name in JOBS:
         with tempfile.TemporaryDirectory() as cache:
-            limits = {"JAX_COMPILATION_CACHE_DIR": cache, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1"}
+            limits = {
+                "JAX_COMPILATION_CACHE_DIR": cache,
+                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
+            }
             found = []
             for _ in range(2):
-                command = [sys.executable, __file__, "--child", name, *(["--processor"] if clock != "clock" else [])]
-                done = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, **limits})
+                command = [
+                    sys.executable,
+                    __file__,
+                    "--child",
+                    name,
+                    *(["--processor"] if clock != "clock" else []),
+                ]
+                done = subprocess.run(
+                    command,
+                    check=True,
+                    capture_output=True,
+                    text=True,
+                    env={**os.environ, **limits},
+                )
                 found.append(json.loads(done.stdout.splitlines()[-1]))
         (first, second, most, other), (again, *_) = found
         out.append({
@@ -188,9 +247,19 @@ def methods() -> list[dict[str, Any]]:
         print(f"  {name}: {first:.2f} s, then {second:.3f} s", flush=True)
     for words in ("import twolayer", "import twolayer as tl; tl.solve", "import jax"):
         # the second process, which finds everything in the cache of the file system
-        found = [took(partial(subprocess.run, [sys.executable, "-c", words], check=True)) for _ in range(3)]
+        found = [
+            took(partial(subprocess.run, [sys.executable, "-c", words], check=True))
+            for _ in range(3)
+        ]
         print(f"  a process that does `{words}`: {min(found):.2f} s", flush=True)
-        out.append({"method": words, "first s": found[0], "second s": None, "second process s": min(found)})
+        out.append(
+            {
+                "method": words,
+                "first s": found[0],
+                "second s": None,
+                "second process s": min(found),
+            }
+        )
     rows = [{**dict.fromkeys(out[0]), **r} for r in out]
     table("Each method, a small job", list(out[0]), [[*r.values()] for r in rows])
     return out
@@ -210,12 +279,22 @@ for _ in range(2):
     clock.append(time.perf_counter())
 print(json.dumps([after - before for before, after in zip(clock, clock[1:])]))
 """
-README = ("-m", "twolayer", "compare", str(ROOT / "examples" / "phase_retrieval.toml"), "--out")
+README = (
+    "-m",
+    "twolayer",
+    "compare",
+    str(ROOT / "examples" / "phase_retrieval.toml"),
+    "--out",
+)
 
 
 def first() -> list[dict[str, Any]]:
     """What processes take until their first answer, by the clock, with a cache that is empty before the first."""
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name != "PYTHONDONTWRITEBYTECODE"
+    }
     out = []
     with tempfile.TemporaryDirectory() as folder:
 
@@ -231,13 +310,29 @@ def first() -> list[dict[str, Any]]:
             return time.perf_counter() - began, done.stdout
 
         readme = (*README, f"{folder}/first.nc")
-        for words in (("-c", FIRST), readme):  # Python's bytecode is there once something has run
+        for words in (
+            ("-c", FIRST),
+            readme,
+        ):  # Python's bytecode is there once something has run
             process(words, "off")
         for number in ("first", "second", "third"):
             whole, told = process(("-c", FIRST), f"{folder}/cache")
-            parts = dict(zip(("import", "description", "first ODE", "second ODE"), json.loads(told), strict=True))
+            parts = dict(
+                zip(
+                    ("import", "description", "first ODE", "second ODE"),
+                    json.loads(told),
+                    strict=True,
+                )
+            )
             command = process(readme, f"{folder}/readme")[0]
-            out.append({"process": number, **parts, "whole process": whole, "README's command": command})
+            out.append(
+                {
+                    "process": number,
+                    **parts,
+                    "whole process": whole,
+                    "README's command": command,
+                }
+            )
     table("Seconds until the first answer", list(out[0]), [[*r.values()] for r in out])
     return out
 
@@ -247,7 +342,16 @@ def particles(count: int, end: float = 2.0) -> float:
     problem = tl.Problem(tl.Teacher("erf", 2), "erf")
     cloud = tl.mean_field.Particles.sample(problem, count, dim=50, seed=1)
     return seconds(
-        lambda: tl.solve(problem, tl.SGD(1 / d), tl.MeanField(), cloud, time=end, save=10, progress=False), 1
+        lambda: tl.solve(
+            problem,
+            tl.SGD(1 / d),
+            tl.MeanField(),
+            cloud,
+            time=end,
+            save=10,
+            progress=False,
+        ),
+        1,
     )
 
 
@@ -255,7 +359,9 @@ def general() -> list[dict[str, Any]]:
     """Whole runs of what costs most, the first and the second in one process."""
     tanh = tl.Problem("tanh(z1*z2)", "tanh", width=3)
     wide = tl.Problem(tl.Teacher("erf", 4), "erf", width=64, noise=0.01)
-    cloud = tl.mean_field.Particles.sample(tl.Problem(tl.Teacher("erf", 2), "erf"), 100_000, dim=50, seed=1)
+    cloud = tl.mean_field.Particles.sample(
+        tl.Problem(tl.Teacher("erf", 2), "erf"), 100_000, dim=50, seed=1
+    )
     runs: dict[str, tuple[Any, ...]] = {
         "ODE, tanh, p = 3, tanh(z1*z2), t = 5": (tanh, tl.SGD(0.5 / d), tl.ODE(), None, {"time": 5}),
         "ODE, erf, p = 64, k = 4, t = 100": (wide, tl.SGD(0.5 / d), tl.ODE(), None, {"time": 100}),
@@ -268,9 +374,21 @@ def general() -> list[dict[str, Any]]:
     out = []
     for name, (problem, algorithm, method, start, options) in runs.items():
         begin = start or tl.Overlaps.random(problem, 1000, seed=1)
-        job = partial(tl.solve, problem, algorithm, method, begin, save=10, progress=False, **options)
+        job = partial(
+            tl.solve,
+            problem,
+            algorithm,
+            method,
+            begin,
+            save=10,
+            progress=False,
+            **options,
+        )
         out.append({"run": name, "first s": took(job), "second s": took(job)})
-        print(f"  {name}: {out[-1]['first s']:.2f} s, then {out[-1]['second s']:.2f} s", flush=True)
+        print(
+            f"  {name}: {out[-1]['first s']:.2f} s, then {out[-1]['second s']:.2f} s",
+            flush=True,
+        )
     table("Whole runs", list(out[0]), [[*r.values()] for r in out])
     return out
 
@@ -290,19 +408,45 @@ def growth() -> list[dict[str, Any]]:
     def vectors(dim: int) -> float:
         problem, start = he2(2), tl.Overlaps.random(he2(2), dim)
         steps = max(20, 2_000_000 // dim)
-        job = lambda: tl.solve(problem, PROJECTED, tl.Vectors(dim), start, steps=steps, save=1, seeds=4, progress=False)  # noqa: E731
+        job = lambda: tl.solve(
+            problem,
+            PROJECTED,
+            tl.Vectors(dim),
+            start,
+            steps=steps,
+            save=1,
+            seeds=4,
+            progress=False,
+        )  # noqa: E731
         return seconds(job, 2) / steps / 4
 
-    def run(problem: tl.Problem, algorithm: tl.SGD, method: Any, **options: Any) -> float:
+    def run(
+        problem: tl.Problem, algorithm: tl.SGD, method: Any, **options: Any
+    ) -> float:
         start = tl.Overlaps.random(problem, 1000, seed=1)
-        return seconds(lambda: tl.solve(problem, algorithm, method, start, save=10, progress=False, **options), 2)
+        return seconds(
+            lambda: tl.solve(
+                problem, algorithm, method, start, save=10, progress=False, **options
+            ),
+            2,
+        )
 
     def ode(p: int, name: str = "erf") -> float:
-        return run(tl.Problem(tl.Teacher(name, 2), name, width=p, noise=0.01), tl.SGD(0.5 / d), tl.ODE(), time=10)
+        return run(
+            tl.Problem(tl.Teacher(name, 2), name, width=p, noise=0.01),
+            tl.SGD(0.5 / d),
+            tl.ODE(),
+            time=10,
+        )
 
     def mixed(p: int = 3, k: int = 2) -> float:
         target = "*".join(f"z{r + 1}" for r in range(k))
-        return run(tl.Problem(f"tanh({target})", "tanh", width=p), tl.SGD(0.5 / d), tl.ODE(), time=5)
+        return run(
+            tl.Problem(f"tanh({target})", "tanh", width=p),
+            tl.SGD(0.5 / d),
+            tl.ODE(),
+            time=5,
+        )
 
     def dmft(steps: int) -> float:
         return run(AUTHORS[0], AUTHORS[1], tl.DMFT(tolerance=1.0), steps=steps)
@@ -310,8 +454,21 @@ def growth() -> list[dict[str, Any]]:
     def on_cores(cores: int) -> float:
         every = os.sched_getaffinity(0)
         program = "import run; print(run.chain_rate(4, 1, 1024, 'compiled'))"
-        command = ["taskset", "-c", ",".join(map(str, sorted(every)[:cores])), sys.executable, "-c", program]
-        done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=os.path.dirname(__file__) or ".")
+        command = [
+            "taskset",
+            "-c",
+            ",".join(map(str, sorted(every)[:cores])),
+            sys.executable,
+            "-c",
+            program,
+        ]
+        done = subprocess.run(
+            command,
+            check=True,
+            capture_output=True,
+            text=True,
+            cwd=os.path.dirname(__file__) or ".",
+        )
         return 1 / float(done.stdout.split()[-1])
 
     cores = [2**i for i in range(len(os.sched_getaffinity(0)).bit_length())]
@@ -320,16 +477,36 @@ def growth() -> list[dict[str, Any]]:
         ("Chain", "p", (2, 4, 8, 16), lambda p: per_step(p=p)),
         ("Chain", "k", (1, 2, 4, 8), lambda k: per_step(k=k)),
         ("Chain", "n_b", (8, 32, 128), lambda n: per_step(batch=n)),
-        ("Chain", "seeds (whole run)", (64, 256, 1024), lambda n: n * per_step(seeds=n)),
+        (
+            "Chain",
+            "seeds (whole run)",
+            (64, 256, 1024),
+            lambda n: n * per_step(seeds=n),
+        ),
         ("Chain", "cores, 1024 seeds", cores, on_cores),
         ("Vectors", "d", (1_000, 10_000, 100_000), vectors),
         ("ODE, He2", "p", (16, 32, 64), partial(ode, name="He2")),
         ("ODE, erf", "p", (16, 24, 32), ode),
         ("ODE, tanh(z1*z2)", "p", (2, 3, 4, 6, 8), mixed),
         ("ODE, tanh(z1*…*zk), p = 3", "k", (1, 2, 3), lambda k: mixed(k=k)),
-        ("SDE, He2", "p", (4, 8, 16), lambda p: run(he2(p), ONLINE, tl.SDE(1000), time=0.2, seeds=16)),
-        ("Map, He2", "p", (2, 4, 8), lambda p: run(he2(p), GIANT, tl.Map(1000), steps=50)),
-        ("GiantSteps, He2", "p", (8, 16, 32), lambda p: run(he2(p), LARGE, tl.GiantSteps(), steps=50)),
+        (
+            "SDE, He2",
+            "p",
+            (4, 8, 16),
+            lambda p: run(he2(p), ONLINE, tl.SDE(1000), time=0.2, seeds=16),
+        ),
+        (
+            "Map, He2",
+            "p",
+            (2, 4, 8),
+            lambda p: run(he2(p), GIANT, tl.Map(1000), steps=50),
+        ),
+        (
+            "GiantSteps, He2",
+            "p",
+            (8, 16, 32),
+            lambda p: run(he2(p), LARGE, tl.GiantSteps(), steps=50),
+        ),
         ("DMFT, relu, 2¹⁴ points", "steps", (12, 24, 48), dmft),
         ("MeanField, erf, k = 2", "particles", (4_000, 8_000, 16_000), particles),
     ]
@@ -337,7 +514,15 @@ def growth() -> list[dict[str, Any]]:
     for method, of, sizes, law in laws:
         taken = [law(n) for n in sizes]
         slope = exponent(sizes, taken) if len(sizes) > 1 else None
-        out.append({"method": method, "of": of, "sizes": list(sizes), "seconds": taken, "exponent": slope})
+        out.append(
+            {
+                "method": method,
+                "of": of,
+                "sizes": list(sizes),
+                "seconds": taken,
+                "exponent": slope,
+            }
+        )
         print(f"  {method} in {of}: {', '.join(f'{x:.3g}' for x in taken)}", flush=True)
     rows = [
         [
@@ -358,12 +543,17 @@ def precision() -> list[dict[str, Any]]:
     problem = tl.Problem(tl.Teacher("erf", 2), "erf", width=2, noise=0.1)
     start = tl.Overlaps.random(problem, 20, seed=3)
     exact = tl.moments(problem, start)
-    knobs: list[dict[str, Any]] = [{"engine": "quadrature", "tolerance": 10.0**-n} for n in (2, 4, 6, 8)]
+    knobs: list[dict[str, Any]] = [
+        {"engine": "quadrature", "tolerance": 10.0**-n} for n in (2, 4, 6, 8)
+    ]
     knobs += [{"engine": "sobol", "log2_points": n} for n in (8, 11, 14, 17)]
     out = []
     for knob in knobs:
         found = tl.moments(problem, start, **knob)
-        error = max(float(np.abs(getattr(found, x) - getattr(exact, x)).max()) for x in ("psi", "phi", "chi"))
+        error = max(
+            float(np.abs(getattr(found, x) - getattr(exact, x)).max())
+            for x in ("psi", "phi", "chi")
+        )
         taken = seconds(lambda knob=knob: tl.moments(problem, start, **knob), 3)
         out.append(
             {
@@ -374,28 +564,55 @@ def precision() -> list[dict[str, Any]]:
                 "told": float(found.error),
             }
         )
-    table("Error against seconds of one call of moments", list(out[0]), [[*r.values()] for r in out])
+    table(
+        "Error against seconds of one call of moments",
+        list(out[0]),
+        [[*r.values()] for r in out],
+    )
     return [*out, *run_precision()]
 
 
 def run_precision() -> list[dict[str, Any]]:
     """Error against cost of whole runs: the risk of an ODE with sampled averages, the overlaps of DMFT."""
     tanh, out = tl.Problem("tanh(z1*z2)", "tanh", width=3), []
-    knobs = [("ODE", "risk", tanh, tl.SGD(0.5 / d), [tl.ODE(accuracy=10.0**-n) for n in (2, 3, 4, 5)], {"time": 5})]
-    points = [tl.DMFT(log2_points=n, max_log2_points=n, tolerance=1.0) for n in (10, 12, 14, 16)]
+    knobs = [
+        (
+            "ODE",
+            "risk",
+            tanh,
+            tl.SGD(0.5 / d),
+            [tl.ODE(accuracy=10.0**-n) for n in (2, 3, 4, 5)],
+            {"time": 5},
+        )
+    ]
+    points = [
+        tl.DMFT(log2_points=n, max_log2_points=n, tolerance=1.0)
+        for n in (10, 12, 14, 16)
+    ]
     knobs += [("DMFT", "M", *AUTHORS, points, {"steps": 6})]
     for name, quantity, problem, algorithm, each, options in knobs:
         start = tl.Overlaps.random(problem, 1000, seed=1)
         found = []
         for method in each:
-            job = partial(tl.solve, problem, algorithm, method, start, save=10, progress=False, **options)
+            job = partial(
+                tl.solve,
+                problem,
+                algorithm,
+                method,
+                start,
+                save=10,
+                progress=False,
+                **options,
+            )
             found.append((method, job(), seconds(job, 1)))
         last = found[-1][1][quantity].values
         for method, result, taken in found[:-1]:
             error = float(np.abs(result[quantity].values - last).max())
             told = json.loads(result.attrs["notes"])["engine_error"]
             knob = method.accuracy if name == "ODE" else method.log2_points
-            out.append({"engine": name, "knob": knob, "s": taken, "error": error, "told": told})
+            out.append(
+                {"engine": name, "knob": knob, "s": taken, "error": error, "told": told}
+            )
     table(
         "Error against seconds of whole runs (error: change against the finest)",
         list(out[0]),
@@ -414,17 +631,41 @@ def device() -> list[dict[str, Any]]:
         problem = he2(p, k)
         start = tl.Overlaps.random(problem, DIM)
 
-        def job(seeds: int, steps: int, problem: Any = problem, start: Any = start) -> float:
+        def job(
+            seeds: int, steps: int, problem: Any = problem, start: Any = start
+        ) -> float:
             began = time.perf_counter()
-            tl.solve(problem, PROJECTED, tl.Chain(DIM), start, steps=steps, save=1, seeds=seeds, progress=False)
+            tl.solve(
+                problem,
+                PROJECTED,
+                tl.Chain(DIM),
+                start,
+                steps=steps,
+                save=1,
+                seeds=seeds,
+                progress=False,
+            )
             return time.perf_counter() - began
 
         first = job(seeds, steps)
         again = min(job(seeds, steps) for _ in range(2))
         job(4 * seeds, 1)
-        row = {"p": p, "k": k, "seeds": seeds, "steps": steps, "first s": first, "again s": again}
+        row = {
+            "p": p,
+            "k": k,
+            "seeds": seeds,
+            "steps": steps,
+            "first s": first,
+            "again s": again,
+        }
         setting = job(4 * seeds, 1)
-        out.append({**row, "G steps/s": seeds * steps / again / 1e9, f"set-up of {4 * seeds} seeds s": setting})
+        out.append(
+            {
+                **row,
+                "G steps/s": seeds * steps / again / 1e9,
+                f"set-up of {4 * seeds} seeds s": setting,
+            }
+        )
     table(f"Many seeds on {kind}", list(out[0]), [[*r.values()] for r in out])
     return [*out, *vectors_on_device(large)]
 
@@ -446,19 +687,39 @@ def vectors_on_device(large: bool) -> list[dict[str, Any]]:
     """Inputs per second of `Vectors`: of steps alone, from runs of two lengths, and of a whole run."""
     generator = generator_rate(1024, DIM) if large else generator_rate(16, DIM)
     out = []
-    for p, dim, batch, seeds in ((1, DIM, 1, 1024), (1, DIM, 64, 64), (4, DIM, 16, 256), (1, 1000, 64, 1024)):
+    for p, dim, batch, seeds in (
+        (1, DIM, 1, 1024),
+        (1, DIM, 64, 64),
+        (4, DIM, 16, 256),
+        (1, 1000, 64, 1024),
+    ):
         count = seeds if large else seeds // 64
         steps = max(4, (4000 if large else 64) * 1024 * DIM // (batch * dim * seeds))
         problem = he2(p)
         options: dict[str, Any] = {"save": 1, "seeds": count, "progress": False}
-        start, algorithm = tl.Overlaps.random(problem, dim), PROJECTED.replace(batch=batch)
+        start, algorithm = (
+            tl.Overlaps.random(problem, dim),
+            PROJECTED.replace(batch=batch),
+        )
         job = partial(tl.solve, problem, algorithm, tl.Vectors(dim), start, **options)
         long, short = (seconds(partial(job, steps=n), 2) for n in (steps, steps // 4))
         inputs = batch * dim * count
         row = {"p": p, "d": dim, "n_b": batch, "seeds": count, "steps": steps}
-        row["G inputs/s, steps alone"] = (steps - steps // 4) * inputs / (long - short) / 1e9
-        out.append({**row, "whole run": steps * inputs / long / 1e9, "generator alone": generator / 1e9})
-    table("Vectors, thousand million inputs per second", list(out[0]), [[*r.values()] for r in out])
+        row["G inputs/s, steps alone"] = (
+            (steps - steps // 4) * inputs / (long - short) / 1e9
+        )
+        out.append(
+            {
+                **row,
+                "whole run": steps * inputs / long / 1e9,
+                "generator alone": generator / 1e9,
+            }
+        )
+    table(
+        "Vectors, thousand million inputs per second",
+        list(out[0]),
+        [[*r.values()] for r in out],
+    )
     return out
 
 
@@ -467,21 +728,37 @@ def blocks() -> list[dict[str, Any]]:
     dim, seeds = 64_000, 64
 
     def step(count: int, engine: str) -> float:
-        inputs = None if count == 0 else tl.Inputs.blocks(np.linspace(1.9, 0.1, count), np.full(count, 1 / count))
+        inputs = (
+            None
+            if count == 0
+            else tl.Inputs.blocks(
+                np.linspace(1.9, 0.1, count), np.full(count, 1 / count)
+            )
+        )
         problem = he2(4).replace(inputs=inputs)
         start, steps, taken = tl.Overlaps.random(problem, dim), 64, 0.0
         run: dict[str, Any] = {"save": 1, "seeds": seeds, "progress": False}
-        job = partial(tl.solve, problem, PROJECTED, tl.Chain(dim, engine=engine), start, **run)
+        job = partial(
+            tl.solve, problem, PROJECTED, tl.Chain(dim, engine=engine), start, **run
+        )
         while taken < 0.3:  # of the steps alone: starts and tables are made before
             steps *= 2
-            taken = seconds(partial(job, steps=3 * steps), 3) - seconds(partial(job, steps=steps), 3)
+            taken = seconds(partial(job, steps=3 * steps), 3) - seconds(
+                partial(job, steps=steps), 3
+            )
         return taken / (2 * steps)
 
     engines = ("compiled", "jax")
     alone = {engine: step(0, engine) for engine in engines}
-    out: list[dict[str, Any]] = [{"blocks": "isotropic", **{f"{e} µs": 1e6 * x for e, x in alone.items()}}]
+    out: list[dict[str, Any]] = [
+        {"blocks": "isotropic", **{f"{e} µs": 1e6 * x for e, x in alone.items()}}
+    ]
     for count in (4, 16, 64, 256):
-        taken = {engine: step(count, engine) for engine in engines if count <= 64 or engine == "compiled"}
+        taken = {
+            engine: step(count, engine)
+            for engine in engines
+            if count <= 64 or engine == "compiled"
+        }
         out.append({"blocks": count, **{f"{e} µs": 1e6 * x for e, x in taken.items()}})
         out[-1] |= {f"{e} over isotropic": x / alone[e] for e, x in taken.items()}
     head = list(out[1])
@@ -504,9 +781,17 @@ TABLES = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Speed of every method.")
-    parser.add_argument("table", nargs="*", default=list(TABLES), metavar="TABLE", help=", ".join(TABLES))
+    parser.add_argument(
+        "table",
+        nargs="*",
+        default=list(TABLES),
+        metavar="TABLE",
+        help=", ".join(TABLES),
+    )
     parser.add_argument("--json", help="file for the numbers")
-    parser.add_argument("--processor", action="store_true", help="processor time instead of the clock")
+    parser.add_argument(
+        "--processor", action="store_true", help="processor time instead of the clock"
+    )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args()
     global clock
@@ -528,7 +813,9 @@ def main() -> None:
         if given.json:
             with open(given.json, "w", encoding="utf-8") as file:
                 json.dump(found, file, indent=1)
-    print(f"\n{time.perf_counter() - began:.0f} s in all, load average {os.getloadavg()[0]:.1f}")
+    print(
+        f"\n{time.perf_counter() - began:.0f} s in all, load average {os.getloadavg()[0]:.1f}"
+    )
 
 
 if __name__ == "__main__":

@@ -22,7 +22,9 @@ ALGORITHM = tl.SGD(lr="0.1/d", geometry="projected")
 
 def timed(folder: Path, name: str, **arguments: Any) -> float:
     began = time.perf_counter()
-    tl.sweep(PROBLEM, ALGORITHM, tl.Chain(100), store=folder / f"{name}.zarr", **arguments)
+    tl.sweep(
+        PROBLEM, ALGORITHM, tl.Chain(100), store=folder / f"{name}.zarr", **arguments
+    )
     return time.perf_counter() - began
 
 
@@ -38,10 +40,20 @@ def overhead(folder: Path) -> None:
 
 def scaling(folder: Path) -> None:
     """The same work for one and two workers, with their start and compilation."""
-    over = {"algorithm.lr": [f"{0.01 * i}/d" for i in range(1, 9)], "method.dim": [400, 800, 1600]}
+    over = {
+        "algorithm.lr": [f"{0.01 * i}/d" for i in range(1, 9)],
+        "method.dim": [400, 800, 1600],
+    }
     found = {}
     for workers in (1, 2):
-        found[workers] = timed(folder, f"w{workers}", over=over, time=10.0, seeds=16, executor=f"processes:{workers}")
+        found[workers] = timed(
+            folder,
+            f"w{workers}",
+            over=over,
+            time=10.0,
+            seeds=16,
+            executor=f"processes:{workers}",
+        )
         print(f"{workers} worker(s): {found[workers]:.1f} s", flush=True)
     print(f"speed-up from 1 to 2 workers: {found[1] / found[2]:.2f}", flush=True)
 
@@ -53,13 +65,26 @@ def grid(folder: Path) -> None:
         "method.dim": [100 + 10 * i for i in range(100)],
     }
     began = time.perf_counter()
-    plan = tl.sweeps.plan_sweep(PROBLEM, ALGORITHM, tl.Chain(100), over, steps=200, seeds=4)
+    plan = tl.sweeps.plan_sweep(
+        PROBLEM, ALGORITHM, tl.Chain(100), over, steps=200, seeds=4
+    )
     print(f"{plan}; planned in {time.perf_counter() - began:.1f} s", flush=True)
     seconds = timed(
-        folder, "grid", over=over, steps=200, seeds=4, executor="processes:2", progress=SweepLines(every=20)
+        folder,
+        "grid",
+        over=over,
+        steps=200,
+        seeds=4,
+        executor="processes:2",
+        progress=SweepLines(every=20),
     )
-    peak = [resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    print(f"10000 cells, 40000 runs: {seconds:.0f} s; peak {peak[0]:.0f} MiB here, {peak[1]:.0f} MiB in a worker")
+    peak = [
+        resource.getrusage(who).ru_maxrss / 1024
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    ]
+    print(
+        f"10000 cells, 40000 runs: {seconds:.0f} s; peak {peak[0]:.0f} MiB here, {peak[1]:.0f} MiB in a worker"
+    )
     began = time.perf_counter()
     tl.load_sweep(folder / "grid.zarr")
     print(f"reading the store back: {time.perf_counter() - began:.1f} s")

@@ -19,7 +19,10 @@ import twolayer as tl
 from twolayer.cli import main
 
 SOURCE = str(Path(tl.__file__).parent) + "/"
-PROBLEM, PLAIN = tl.Problem("He2(z1)", "He2", noise=0.1), tl.SGD(lr="0.05/d", geometry="projected")
+PROBLEM, PLAIN = (
+    tl.Problem("He2(z1)", "He2", noise=0.1),
+    tl.SGD(lr="0.05/d", geometry="projected"),
+)
 START = tl.Overlaps([[1.0]], [[0.5]])
 
 
@@ -39,7 +42,9 @@ class Ways:
         while here is not None:
             path = here.f_code.co_filename
             if path.startswith(SOURCE):
-                if here.f_code.co_name == "<module>":  # an import, which calls nobody's equation
+                if (
+                    here.f_code.co_name == "<module>"
+                ):  # an import, which calls nobody's equation
                     return
                 files.append(path.removeprefix(SOURCE))
             here = here.f_back
@@ -61,16 +66,31 @@ def ode() -> None:
 
 def dmft() -> None:
     reused = tl.SGD(lr=0.5, batch="2*d", dataset="2*d")
-    tl.solve(tl.Problem("z1", "tanh"), reused, tl.DMFT(tolerance=0.5), tl.Overlaps([[1.0]], [[0.1]]), steps=2)
+    tl.solve(
+        tl.Problem("z1", "tanh"),
+        reused,
+        tl.DMFT(tolerance=0.5),
+        tl.Overlaps([[1.0]], [[0.1]]),
+        steps=2,
+    )
 
 
 def phase_diagram() -> None:
-    main(["phase-diagram", "--ell", "2", "--measure", "2", "--dim", "16,32", "--n0", "2"])
+    main(
+        ["phase-diagram", "--ell", "2", "--measure", "2", "--dim", "16,32", "--n0", "2"]
+    )
 
 
 def sweep() -> None:
     """On Dask `sweeps/batch.py` runs elsewhere; here in the same process, so that one stack shows the whole way."""
-    tl.sweep(PROBLEM, PLAIN, tl.Chain(16, engine="jax"), {"method.dim": [16, 32]}, time=0.1, seeds=2)
+    tl.sweep(
+        PROBLEM,
+        PLAIN,
+        tl.Chain(16, engine="jax"),
+        {"method.dim": [16, 32]},
+        time=0.1,
+        seeds=2,
+    )
 
 
 WAYS: dict[str, tuple[Callable[[], None], tuple[str, str]]] = {

@@ -9,9 +9,13 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 # the kernels of the notebooks: one thread each, and figures that no screen is needed for
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # of a cache of compiled code that another machine has filled
+os.environ.setdefault(
+    "TF_CPP_MIN_LOG_LEVEL", "3"
+)  # of a cache of compiled code that another machine has filled
 
 project = "twolayer"
 author = "The twolayer developers"
@@ -59,9 +63,13 @@ _aliases = (
     "Save",
     "TargetLike",
 )
-autodoc_type_aliases = {name: name for name in _aliases}  # explained once, in reference/types.md
+autodoc_type_aliases = {
+    name: name for name in _aliases
+}  # explained once, in reference/types.md
 toc_object_entries_show_parents = "hide"
-python_maximum_signature_line_length = 88  # an argument a line where a signature is longer
+python_maximum_signature_line_length = (
+    88  # an argument a line where a signature is longer
+)
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_custom_sections = [("Attributes", "returns_style")]
@@ -74,8 +82,14 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {
-    "light_css_variables": {"color-brand-primary": "#005f94", "color-brand-content": "#005f94"},
-    "dark_css_variables": {"color-brand-primary": "#56b4e9", "color-brand-content": "#6cc0f0"},
+    "light_css_variables": {
+        "color-brand-primary": "#005f94",
+        "color-brand-content": "#005f94",
+    },
+    "dark_css_variables": {
+        "color-brand-primary": "#56b4e9",
+        "color-brand-content": "#6cc0f0",
+    },
 }
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

@@ -51,7 +51,12 @@ def describe(activation: str, p: int, k: int, **more: Any) -> Description:
 
 def formula(H: list[list[float]], h0: float) -> str:
     """λᵀ H λ + h0 as text."""
-    terms = [f"({x!r})*z{r + 1}*z{s + 1}" for r, row in enumerate(H) for s, x in enumerate(row) if x]
+    terms = [
+        f"({x!r})*z{r + 1}*z{s + 1}"
+        for r, row in enumerate(H)
+        for s, x in enumerate(row)
+        if x
+    ]
     return " + ".join([*terms, f"({h0!r})"])
 
 
@@ -62,7 +67,15 @@ def problem_of(task: Description, a: list[float]) -> tl.Problem:
         h: Any = tl.Teacher(task["activation"], k=task["k"], weights=target["weights"])
     else:
         h = formula(target["H"], target["h0"])
-    return tl.Problem(h, task["activation"], task["p"], task["noise"], task["P"], a, directions=task["k"])
+    return tl.Problem(
+        h,
+        task["activation"],
+        task["p"],
+        task["noise"],
+        task["P"],
+        a,
+        directions=task["k"],
+    )
 
 
 def algorithm_of(task: Description) -> tl.SGD:
@@ -76,7 +89,13 @@ def algorithm_of(task: Description) -> tl.SGD:
     )
 
 
-def start_of(task: Description, seed: int, a: list[float], aligned: float = 0.0, size: float = 1.0) -> tl.Overlaps:
+def start_of(
+    task: Description,
+    seed: int,
+    a: list[float],
+    aligned: float = 0.0,
+    size: float = 1.0,
+) -> tl.Overlaps:
     """Overlaps of weights drawn with a seed, in eleven dimensions, drawn towards the target directions."""
     rng = np.random.default_rng(seed)
     L = np.linalg.cholesky(np.asarray(task["P"]))
@@ -150,9 +169,17 @@ def ode() -> list[Description]:
     out = []
     for name, (task, setting, end) in ODE_CASES.items():
         a = setting.get("a", [1.0] * task["p"])
-        start = start_of(task, setting["seed"], a, setting.get("aligned", 0.0), setting.get("size", 1.0))
+        start = start_of(
+            task,
+            setting["seed"],
+            a,
+            setting.get("aligned", 0.0),
+            setting.get("size", 1.0),
+        )
         method = tl.ODE(rtol=1e-10, tolerance=1e-8)
-        result = tl.solve(problem_of(task, a), algorithm_of(task), method, start, time=end, save=20)
+        result = tl.solve(
+            problem_of(task, a), algorithm_of(task), method, start, time=end, save=20
+        )
         assert set(result.outcome.values) == {"ok"}, name
         print(f"ode: {name}", flush=True)
         out.append(
@@ -176,10 +203,19 @@ def averages() -> list[Description]:
     for name, (task, setting, _) in ODE_CASES.items():
         a = setting.get("a", [1.0] * task["p"])
         for aligned in (0.0, 1.0, 30.0):
-            start = start_of(task, setting["seed"], a, aligned, setting.get("size", 1.0))
+            start = start_of(
+                task, setting["seed"], a, aligned, setting.get("size", 1.0)
+            )
             m = tl.moments(problem_of(task, a), start, task["loss"], tolerance=1e-11)
-            values = {word: np.asarray(getattr(m, word)).tolist() for word in ("psi", "phi", "chi", "second")}
-            here = {"name": f"{name}, aligned {aligned:g}", "task": task, "start": layers(start)}
+            values = {
+                word: np.asarray(getattr(m, word)).tolist()
+                for word in ("psi", "phi", "chi", "second")
+            }
+            here = {
+                "name": f"{name}, aligned {aligned:g}",
+                "task": task,
+                "start": layers(start),
+            }
             out.append(here | values | {"excess": float(m.excess_risk)})
     return out
 
@@ -201,9 +237,21 @@ PATHS: dict[str, tuple[Description, int, dict[str, Any]]] = {
 }  # fmt: skip
 
 SAMPLES: dict[str, tuple[Description, int, int]] = {
-    "He2, d = 12": (describe("He2", 2, 1, gamma=0.4, noise=0.1, geometry="projected"), 12, 60),
-    "erf, d = 12, both layers": (describe("erf", 2, 2, gamma=10.0, noise=0.5, trained=True), 12, 4),
-    "relu, d = 200, batch 5": (describe("relu", 3, 2, gamma=20.0, batch=5, geometry="spherical"), 200, 40),
+    "He2, d = 12": (
+        describe("He2", 2, 1, gamma=0.4, noise=0.1, geometry="projected"),
+        12,
+        60,
+    ),
+    "erf, d = 12, both layers": (
+        describe("erf", 2, 2, gamma=10.0, noise=0.5, trained=True),
+        12,
+        4,
+    ),
+    "relu, d = 200, batch 5": (
+        describe("relu", 3, 2, gamma=20.0, batch=5, geometry="spherical"),
+        200,
+        40,
+    ),
 }
 RUNS = 1500
 
@@ -214,25 +262,59 @@ def chain() -> Description:
     for name, (task, dim, setting) in PATHS.items():
         a = setting.get("a", [1.0] * task["p"])
         start = start_of(task, setting["seed"], a)
-        rows = np.concatenate(embed(start.Q, start.M, target_frame(np.asarray(task["P"]))[1], task["p"]), axis=-1)
+        rows = np.concatenate(
+            embed(start.Q, start.M, target_frame(np.asarray(task["P"]))[1], task["p"]),
+            axis=-1,
+        )
         save, seed = [0, 1, 2, 10, 100], 2**40 + setting["seed"]
         run = {"steps": 100, "save": save, "seeds": 3, "seed": seed}
-        result = tl.solve(problem_of(task, a), algorithm_of(task), tl.Chain(dim), start, **run)
+        result = tl.solve(
+            problem_of(task, a), algorithm_of(task), tl.Chain(dim), start, **run
+        )
         paths.append(
-            {"name": name, "task": task, "dim": dim, "rows": rows.tolist(), "a": a, "seed": seed, "steps": save}
-            | {"M": result.M.values.tolist(), "Q": result.Q.values.tolist(), "layer": result.a.values.tolist()}
+            {
+                "name": name,
+                "task": task,
+                "dim": dim,
+                "rows": rows.tolist(),
+                "a": a,
+                "seed": seed,
+                "steps": save,
+            }
+            | {
+                "M": result.M.values.tolist(),
+                "Q": result.Q.values.tolist(),
+                "layer": result.a.values.tolist(),
+            }
         )
     for name, (task, dim, steps) in SAMPLES.items():
         a = [1.0] * task["p"]
         start = start_of(task, 31, a, aligned=0.5)
         run = {"steps": steps, "save": 1, "seeds": RUNS, "seed": 77}
-        last = tl.solve(problem_of(task, a), algorithm_of(task), tl.Chain(dim), start, **run).isel(time=-1)
-        seen = {"M11": last.M[:, 0, 0], "Q11": last.Q[:, 0, 0], "Q12": last.Q[:, 0, 1], "excess": last.excess_risk}
+        last = tl.solve(
+            problem_of(task, a), algorithm_of(task), tl.Chain(dim), start, **run
+        ).isel(time=-1)
+        seen = {
+            "M11": last.M[:, 0, 0],
+            "Q11": last.Q[:, 0, 0],
+            "Q12": last.Q[:, 0, 1],
+            "excess": last.excess_risk,
+        }
         if task["geometry"] != "free":
             del seen["Q11"]  # one, up to rounding
-        rounded = {word: [float(f"{x:.6g}") for x in values.values] for word, values in seen.items()}
+        rounded = {
+            word: [float(f"{x:.6g}") for x in values.values]
+            for word, values in seen.items()
+        }
         samples.append(
-            {"name": name, "task": task, "dim": dim, "start": layers(start), "steps": steps, "seen": rounded}
+            {
+                "name": name,
+                "task": task,
+                "dim": dim,
+                "start": layers(start),
+                "steps": steps,
+                "seen": rounded,
+            }
         )
     return {"paths": paths, "samples": samples}
 
@@ -242,17 +324,40 @@ def numbers() -> Description:
     points = np.linspace(-8.2, 8.2, 9)
     starts = []
     for law in ("sphere", "hemisphere", "gaussian"):
-        for p, k, dim in ((1, 1, 1000), (3, 2, 10_000), (4, 4, 10), (2, 1, 1_000_000_000), (4, 3, 70)):
+        for p, k, dim in (
+            (1, 1, 1000),
+            (3, 2, 10_000),
+            (4, 4, 10),
+            (2, 1, 1_000_000_000),
+            (4, 3, 70),
+        ):
             problem = tl.Problem(tl.Teacher("erf", k=k), "erf", p)
             start = tl.Overlaps.random(problem, dim, seed=3, law=law, size=2)
-            starts.append({"p": p, "k": k, "dim": dim, "law": law, "Q": start.Q.tolist(), "M": start.M.tolist()})
+            starts.append(
+                {
+                    "p": p,
+                    "k": k,
+                    "dim": dim,
+                    "law": law,
+                    "Q": start.Q.tolist(),
+                    "M": start.M.tolist(),
+                }
+            )
     normals = [
-        {"seed": seed, "role": int(role), "values": random.host_normal(seed, role, 200, np.arange(2)).tolist()}
+        {
+            "seed": seed,
+            "role": int(role),
+            "values": random.host_normal(seed, role, 200, np.arange(2)).tolist(),
+        }
         for seed in (0, 5, 2**40 + 3)
         for role in (random.Role.FIELDS, random.Role.ORTHOGONAL)
     ]
     quantiles = [
-        {"n": n, "x": points.tolist(), "values": chi_square_quantile(n, points).tolist()}
+        {
+            "n": n,
+            "x": points.tolist(),
+            "values": chi_square_quantile(n, points).tolist(),
+        }
         for n in (64, 65, 100, 999, 9_999, 10_000, 123_456, 10**9)
     ]
     return {"normals": normals, "quantiles": quantiles, "starts": starts}

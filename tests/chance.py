@@ -35,9 +35,15 @@ def judgements(function: Any) -> int:
         found = len(re.findall(r"\bsigmas\(", source))
         for word in re.findall(r"\b([a-z_]\w*)\(", source):
             other = own.get(word)
-            if inspect.isfunction(other) and other.__module__ in (own["__name__"], "statements") and word not in seen:
+            if (
+                inspect.isfunction(other)
+                and other.__module__ in (own["__name__"], "statements")
+                and word not in seen
+            ):
                 seen.append(word)
-                found += source.count(f"{word}(") * count(inspect.getsource(other).partition("\n")[2])
+                found += source.count(f"{word}(") * count(
+                    inspect.getsource(other).partition("\n")[2]
+                )
                 seen.pop()
         return found
 

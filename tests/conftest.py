@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # two workers share two cores: threads inside XLA would only wait for each other
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+)
 
 import jax
 import matplotlib
@@ -17,22 +19,34 @@ import pytest
 from jaxtyping import install_import_hook
 
 # shapes in the types of the rooms of mathematics are checked whenever a function is called or traced
-with install_import_hook(("twolayer.equations", "twolayer.gaussian", "twolayer.pure"), "beartype.beartype"):
+with install_import_hook(
+    ("twolayer.equations", "twolayer.gaussian", "twolayer.pure"), "beartype.beartype"
+):
     pass  # loads all of them
 
 from twolayer.task.overlaps import Overlaps
 
 LISTED = {
-    mark: (Path(__file__).parent / f"{mark}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    mark: (Path(__file__).parent / f"{mark}.txt")
+    .read_text(encoding="utf-8")
+    .split("\n")[:-1]
     for mark in ("long", "slow")
 }
 """Tests that take more than some seconds (slow) or more than a quarter of a minute (long), and their like."""
 
 matplotlib.use("Agg")
-gc.set_threshold(200_000, 20, 100)  # traces are many small objects that live long: a third of the time went here
+gc.set_threshold(
+    200_000, 20, 100
+)  # traces are many small objects that live long: a third of the time went here
 
 
-OURS = ("AccuracyWarning", "CostWarning", "DivergenceWarning", "HeavyTailWarning", "SweepWarning")
+OURS = (
+    "AccuracyWarning",
+    "CostWarning",
+    "DivergenceWarning",
+    "HeavyTailWarning",
+    "SweepWarning",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -44,9 +58,13 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what long.txt and slow.txt list, whole files or tests by the beginning of their names."""
-    begins = {mark: tuple(f"tests/{line}" for line in lines) for mark, lines in LISTED.items()}
+    begins = {
+        mark: tuple(f"tests/{line}" for line in lines) for mark, lines in LISTED.items()
+    }
     for item in items:
-        mark = next((mark for mark in begins if item.nodeid.startswith(begins[mark])), None)
+        mark = next(
+            (mark for mark in begins if item.nodeid.startswith(begins[mark])), None
+        )
         if mark is not None:
             item.add_marker(mark)
 
@@ -58,7 +76,9 @@ def x64() -> Iterator[None]:
         yield
 
 
-def random_overlaps(seed: int, p: int, k: int, P: np.ndarray | None = None, size: float = 1.2) -> Overlaps:
+def random_overlaps(
+    seed: int, p: int, k: int, P: np.ndarray | None = None, size: float = 1.2
+) -> Overlaps:
     """Overlaps of random vectors, with a random second layer."""
     rng = np.random.default_rng(seed)
     d = p + k + 3

@@ -38,9 +38,30 @@ KEYS = {
         "flips",
         "inputs",
     ),
-    "algorithm": ("lr", "batch", "loss", "geometry", "momentum", "dataset", "sampling", "repeat", "rule", "average"),
+    "algorithm": (
+        "lr",
+        "batch",
+        "loss",
+        "geometry",
+        "momentum",
+        "dataset",
+        "sampling",
+        "repeat",
+        "rule",
+        "average",
+    ),
     "start": ("Q", "M", "a", "random", "seed"),
-    "run": ("dim", "time", "steps", "alpha", "save", "seeds", "seed", "methods", "until"),
+    "run": (
+        "dim",
+        "time",
+        "steps",
+        "alpha",
+        "save",
+        "seeds",
+        "seed",
+        "methods",
+        "until",
+    ),
     "method": ("ode", "chain", "nothing"),
 }
 VALUES: tuple[Any, ...] = (
@@ -52,7 +73,18 @@ VALUES: tuple[Any, ...] = (
     {"variances": [2.0, 0.5], "fractions": [0.5, 0.5]}, {"variances": [-1], "dims": [2**70]},
     {"quantity": "risk", "value": 0.1}, "gaussian", "signs", "log", ["ode"], ["nothing"],
 )  # fmt: skip
-CHEAP = ("formula", "support", "text", "formula", "support", "text", "analysis", "escape", "phases", "landscape")
+CHEAP = (
+    "formula",
+    "support",
+    "text",
+    "formula",
+    "support",
+    "text",
+    "analysis",
+    "escape",
+    "phases",
+    "landscape",
+)
 DEAR = ("theory", "run", "family", "netcdf", "best")
 OPTIONS: tuple[dict[str, Any], ...] = (
     {}, {"method": "ode"}, {"method": "chain"}, {"method": "nothing"}, {"method": 3}, {"values": [1, 2]}, {"key": "run.dim"},
@@ -84,9 +116,16 @@ def requests(count: int, seed: int = 0, dear: float = 0.02) -> Iterator[Ask]:
     """That many requests; the share ``dear`` of them may make a worker compile and run."""
     rng = random.Random(seed)
     for _ in range(count):
-        kind = rng.choice(DEAR) if rng.random() < dear else rng.choice((*CHEAP, "nothing"))
+        kind = (
+            rng.choice(DEAR) if rng.random() < dear else rng.choice((*CHEAP, "nothing"))
+        )
         # what would be dear is asked with tasks that change its data only, or withdrawn after a moment
-        body = json.dumps({"task": _task(rng), "options": rng.choice(OPTIONS) if rng.random() < 0.4 else {}}).encode()
+        body = json.dumps(
+            {
+                "task": _task(rng),
+                "options": rng.choice(OPTIONS) if rng.random() < 0.4 else {},
+            }
+        ).encode()
         odd = rng.random()
         headers = {"content-type": "application/json"}
         if odd < 0.03:
@@ -99,7 +138,11 @@ def requests(count: int, seed: int = 0, dear: float = 0.02) -> Iterator[Ask]:
             body = b"[" * 20_000
         elif odd < 0.09:
             headers |= rng.choice(
-                ({"origin": "http://evil.example"}, {"host": "evil.example"}, {"content-type": "text/plain"})
+                (
+                    {"origin": "http://evil.example"},
+                    {"host": "evil.example"},
+                    {"content-type": "text/plain"},
+                )
             )
         path, method = f"/api/{kind}", "POST"
         if rng.random() < 0.08:
@@ -120,7 +163,9 @@ def requests(count: int, seed: int = 0, dear: float = 0.02) -> Iterator[Ask]:
         yield Ask(method, path, headers, body, 0.3 if rng.random() < 0.02 else 120.0)
 
 
-async def fuzz(base: str, count: int, seed: int = 0, together: int = 8, dear: float = 0.02) -> collections.Counter[int]:
+async def fuzz(
+    base: str, count: int, seed: int = 0, together: int = 8, dear: float = 0.02
+) -> collections.Counter[int]:
     """Ask all of them, some at a time; the statuses that came back. Withdrawn ones count as 0."""
     seen: collections.Counter[int] = collections.Counter()
     asks = requests(count, seed, dear)
@@ -128,16 +173,25 @@ async def fuzz(base: str, count: int, seed: int = 0, together: int = 8, dear: fl
 
         async def one(ask: Ask) -> None:
             try:
-                sent = client.request(ask.method, ask.path, headers=ask.headers, content=ask.body)
+                sent = client.request(
+                    ask.method, ask.path, headers=ask.headers, content=ask.body
+                )
                 answer = await asyncio.wait_for(sent, ask.patience)
             except TimeoutError:
                 seen[0] += 1
                 return
             seen[answer.status_code] += 1
             assert answer.status_code != 500, (ask, answer.text)
-            if answer.headers.get("content-type", "").startswith("application/json") and ask.method != "HEAD":
+            if (
+                answer.headers.get("content-type", "").startswith("application/json")
+                and ask.method != "HEAD"
+            ):
                 said = answer.json()
-                sentence = said.get("refused", "It is answered.") if answer.status_code == 200 else said["error"]
+                sentence = (
+                    said.get("refused", "It is answered.")
+                    if answer.status_code == 200
+                    else said["error"]
+                )
                 assert sentence.endswith((".", "…")), (ask, said)
             if answer.headers.get("content-type", "").startswith("text/event-stream"):
                 assert '"status": 500' not in answer.text, (ask, answer.text[-500:])
@@ -161,7 +215,9 @@ def main() -> None:
     seen = asyncio.run(fuzz(server.url, count, seed))
     there = httpx.get(f"{server.url}api/catalogue").status_code
     server.stop()
-    print(f"{count} requests in {time.monotonic() - began:.0f} s: {dict(sorted(seen.items()))}; at the end {there}")
+    print(
+        f"{count} requests in {time.monotonic() - began:.0f} s: {dict(sorted(seen.items()))}; at the end {there}"
+    )
 
 
 if __name__ == "__main__":

@@ -41,10 +41,18 @@ def i4(C: np.ndarray, i: int, k: int) -> np.ndarray:
     lambda4 = c11 * c22 - c12**2
     c1, c2 = C[i], C[k]
     lambda0 = (
-        lambda4 * C - np.outer(c2, c2) * c11 - np.outer(c1, c1) * c22 + c12 * (np.outer(c1, c2) + np.outer(c2, c1))
+        lambda4 * C
+        - np.outer(c2, c2) * c11
+        - np.outer(c1, c1) * c22
+        + c12 * (np.outer(c1, c2) + np.outer(c2, c1))
     )
     lambda1 = lambda4 * one - c2**2 * c11 - c1**2 * c22 + 2 * c12 * c1 * c2
-    return 4 / np.pi**2 / np.sqrt(lambda4) * np.arcsin(lambda0 / np.sqrt(np.outer(lambda1, lambda1)))
+    return (
+        4
+        / np.pi**2
+        / np.sqrt(lambda4)
+        * np.arcsin(lambda0 / np.sqrt(np.outer(lambda1, lambda1)))
+    )
 
 
 class Flow(NamedTuple):
@@ -55,14 +63,24 @@ class Flow(NamedTuple):
     v: np.ndarray
 
 
-def flow(C: np.ndarray, v: np.ndarray, A: Sequence[float], rate: float, feedback: np.ndarray | None = None) -> Flow:
+def flow(
+    C: np.ndarray,
+    v: np.ndarray,
+    A: Sequence[float],
+    rate: float,
+    feedback: np.ndarray | None = None,
+) -> Flow:
     """The right-hand side at overlaps C and second layers v and A."""
     K, c = len(v), np.concatenate([-v, A])  # e = Σ_a c_a g(h_a)
     F = v if feedback is None else feedback
     push = rate * F[:, None] * (i3(C)[:K] @ c)
     noise = np.array([[c @ i4(C, i, k) @ c for k in range(K)] for i in range(K)])
     own = push[:, :K]
-    return Flow(push[:, K:], own + own.T + rate**2 * np.outer(F, F) * noise, rate * (i2(C) @ c)[:K])
+    return Flow(
+        push[:, K:],
+        own + own.T + rate**2 * np.outer(F, F) * noise,
+        rate * (i2(C) @ c)[:K],
+    )
 
 
 def error(C: np.ndarray, v: np.ndarray, A: Sequence[float]) -> float:
@@ -102,7 +120,9 @@ class Curves:
             return np.concatenate([here.v * both, here.R.ravel(), here.Q[upper]])
 
         start = np.concatenate([v, np.ravel(R), np.asarray(Q)[upper]])
-        found = solve_ivp(derivative, (0, max(alpha)), start, "DOP853", alpha, rtol=1e-11, atol=1e-13)
+        found = solve_ivp(
+            derivative, (0, max(alpha)), start, "DOP853", alpha, rtol=1e-11, atol=1e-13
+        )
         assert found.success
         states = [unpack(column) for column in found.y.T]
         self.Q = np.array([C[:K, :K] for C, _ in states])

@@ -22,8 +22,12 @@ from chance import sigmas
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "sources"
-TABLE: dict[str, list[dict[str, Any]]] = tomllib.loads((FOLDER / "statements.toml").read_text(encoding="utf-8"))
-STATEMENTS: dict[str, dict[str, Any]] = {row["id"]: row for rows in TABLE.values() for row in rows}
+TABLE: dict[str, list[dict[str, Any]]] = tomllib.loads(
+    (FOLDER / "statements.toml").read_text(encoding="utf-8")
+)
+STATEMENTS: dict[str, dict[str, Any]] = {
+    row["id"]: row for rows in TABLE.values() for row in rows
+}
 
 
 class Proofs:
@@ -32,7 +36,9 @@ class Proofs:
     def __init__(self, source: str) -> None:
         self.source, self.found = source, dict[str, Callable[[], None]]()
 
-    def __call__(self, *keys: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    def __call__(
+        self, *keys: str
+    ) -> Callable[[Callable[[], None]], Callable[[], None]]:
         def register(proof: Callable[[], None]) -> Callable[[], None]:
             for key in keys:
                 assert key in STATEMENTS and key not in self.found, key
@@ -43,7 +49,10 @@ class Proofs:
 
     def cases(self) -> list[Any]:
         """Parameters with ids such as "000-09 The ODE of one neuron"."""
-        return [pytest.param(self.found[key], id=f"{key} {STATEMENTS[key]['title']}") for key in sorted(self.found)]
+        return [
+            pytest.param(self.found[key], id=f"{key} {STATEMENTS[key]['title']}")
+            for key in sorted(self.found)
+        ]
 
 
 def within(samples: np.ndarray, expected: Any, slack: float = 0.0) -> None:
@@ -52,7 +61,16 @@ def within(samples: np.ndarray, expected: Any, slack: float = 0.0) -> None:
     Where something other than zero is expected, twice or half of it would have failed.
     """
     expected = np.asarray(expected)
-    allowed = sigmas(samples[0].size, len(samples) - 1) * samples.std(axis=0, ddof=1) / np.sqrt(len(samples)) + slack
+    allowed = (
+        sigmas(samples[0].size, len(samples) - 1)
+        * samples.std(axis=0, ddof=1)
+        / np.sqrt(len(samples))
+        + slack
+    )
     gap = np.abs(samples.mean(axis=0) - expected)
     assert (gap <= allowed).all(), (samples.mean(axis=0), expected, allowed)
-    assert not expected.any() or (np.abs(expected) > 4 * allowed).any(), ("no power", expected, allowed)
+    assert not expected.any() or (np.abs(expected) > 4 * allowed).any(), (
+        "no power",
+        expected,
+        allowed,
+    )

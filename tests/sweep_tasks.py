@@ -13,7 +13,11 @@ import xarray as xr
 import twolayer as tl
 from twolayer.sweeps.reporting import Events, Quiet
 
-OVER = {"algorithm.lr": ["0.1/d", "0.2/d", "0.3/d"], "method.dim": [80, 160, 240], "problem.noise": [0.0, 0.2]}
+OVER = {
+    "algorithm.lr": ["0.1/d", "0.2/d", "0.3/d"],
+    "method.dim": [80, 160, 240],
+    "problem.noise": [0.0, 0.2],
+}
 
 
 def task(**changes: Any) -> dict[str, Any]:
@@ -36,12 +40,18 @@ def end(run: xr.Dataset) -> xr.Dataset:
 
 def spread(run: xr.Dataset) -> xr.Dataset:
     """A reduction of a user's: the range of the risk, and the second layer."""
-    return xr.Dataset({"range": run.risk.max() - run.risk.min(), "layer": run.a.isel(time=-1)})
+    return xr.Dataset(
+        {"range": run.risk.max() - run.risk.min(), "layer": run.a.isel(time=-1)}
+    )
 
 
 def fails_at_160(run: xr.Dataset) -> dict[str, float]:
     """A reduction that cannot treat some cells."""
-    if run.step[-1] % 5 == 0 and float(run.risk[-1]) >= 0 and '"dim": 160' in run.attrs["description"]:
+    if (
+        run.step[-1] % 5 == 0
+        and float(run.risk[-1]) >= 0
+        and '"dim": 160' in run.attrs["description"]
+    ):
         raise ZeroDivisionError("no number here")
     return {"risk": float(run.risk[-1])}
 
@@ -79,5 +89,7 @@ def same(one: xr.Dataset, other: xr.Dataset) -> bool:
     )
 
 
-if __name__ == "__main__":  # a child process: one unit in each batch, one event on each line
+if (
+    __name__ == "__main__"
+):  # a child process: one unit in each batch, one event on each line
     tl.sweep(**task(), store=Path(sys.argv[1]), memory=1, progress=Events())

@@ -43,7 +43,9 @@ def test_averages_are_as_fine_as_the_worst_start_needs() -> None:
 
     def order(*which: int) -> int:
         start = tl.Overlaps(Q[list(which)], M[list(which)])
-        evolution: Any = tl.ODE().prepare(make_task(problem, FREE, tl.ODE(), start, time=1, save=2))
+        evolution: Any = tl.ODE().prepare(
+            make_task(problem, FREE, tl.ODE(), start, time=1, save=2)
+        )
         return int(evolution.averaging.order)
 
     easy, hard = order(0), order(1)
@@ -53,7 +55,10 @@ def test_averages_are_as_fine_as_the_worst_start_needs() -> None:
 
 def test_the_integrator_does_not_chase_the_noise_of_sampled_averages() -> None:
     """At few points a tolerance below their noise costs several times the steps, and changes nothing."""
-    usual, chasing = followed(tl.ODE(log2_points=10)), followed(tl.ODE(log2_points=10, rtol=1e-6))
+    usual, chasing = (
+        followed(tl.ODE(log2_points=10)),
+        followed(tl.ODE(log2_points=10, rtol=1e-6)),
+    )
     assert usual.pace.evaluations < 0.4 * chasing.pace.evaluations
     assert float(usual.pace.control.rtol) == tl.ODE().accuracy / 5
     error = usual.notes()["engine_error"]
@@ -63,14 +68,19 @@ def test_the_integrator_does_not_chase_the_noise_of_sampled_averages() -> None:
 def test_an_error_larger_than_asked_for_is_told() -> None:
     coarse = tl.ODE(log2_points=6)
     with pytest.warns(
-        tl.errors.AccuracyWarning, match=r"leave an error of 0\.001, more than the 0\.0001.*log2_points \(now 6\)"
+        tl.errors.AccuracyWarning,
+        match=r"leave an error of 0\.001, more than the 0\.0001.*log2_points \(now 6\)",
     ):
         result = tl.solve(SAMPLED, FREE, coarse, START, time=2, save=2)
     notes = json.loads(result.attrs["notes"])
     assert notes["engine_error"] > 1e-4
     with pytest.warns(tl.errors.AccuracyWarning, match=r"raise effort \(now 0\)"):
-        tl.solve(SAMPLED, FREE, tl.ODE(effort=0, accuracy=1e-8), START, time=0.1, save=1)
-    tl.solve(SAMPLED, FREE, tl.ODE(log2_points=6, accuracy=0.01), START, time=2, save=2)  # no warning: it was accepted
+        tl.solve(
+            SAMPLED, FREE, tl.ODE(effort=0, accuracy=1e-8), START, time=0.1, save=1
+        )
+    tl.solve(
+        SAMPLED, FREE, tl.ODE(log2_points=6, accuracy=0.01), START, time=2, save=2
+    )  # no warning: it was accepted
 
 
 def test_effort_buys_accuracy() -> None:
@@ -83,9 +93,12 @@ def test_what_takes_long_is_told_with_a_reason(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(windows, "LONG", -1.0)
     monkeypatch.setattr(windows, "JUDGED", -1.0)
     with pytest.warns(
-        tl.errors.CostWarning, match=r"will take about .* min: averages by .*Sobol.* take .* s each"
+        tl.errors.CostWarning,
+        match=r"will take about .* min: averages by .*Sobol.* take .* s each",
     ) as caught:
-        tl.solve(SAMPLED, FREE, tl.ODE(log2_points=6, accuracy=0.01), START, time=2, save=2)
+        tl.solve(
+            SAMPLED, FREE, tl.ODE(log2_points=6, accuracy=0.01), START, time=2, save=2
+        )
     assert (
         sum(w.category is tl.errors.CostWarning for w in caught) == 1
     )  # once for the run, not for the one that goes along
@@ -93,11 +106,17 @@ def test_what_takes_long_is_told_with_a_reason(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_level_below_which_risks_are_not_resolved() -> None:
     """A much finer integration differs by less than that, and by no less than a thousandth of it."""
-    problem, start = tl.Problem(tl.Teacher("erf", 1), "erf"), tl.Overlaps([[0.5]], [[0.3]])
-    usual, fine = (
-        tl.solve(problem, FREE, method, start, time=60, save=30) for method in (tl.ODE(), tl.ODE(rtol=1e-13))
+    problem, start = (
+        tl.Problem(tl.Teacher("erf", 1), "erf"),
+        tl.Overlaps([[0.5]], [[0.3]]),
     )
-    level, better = (json.loads(x.attrs["notes"])["risk_resolution"] for x in (usual, fine))
+    usual, fine = (
+        tl.solve(problem, FREE, method, start, time=60, save=30)
+        for method in (tl.ODE(), tl.ODE(rtol=1e-13))
+    )
+    level, better = (
+        json.loads(x.attrs["notes"])["risk_resolution"] for x in (usual, fine)
+    )
     off = np.abs(usual.excess_risk.values - fine.excess_risk.values).max()
     assert level / 1000 < off < level
     assert better < 1e-4 * level
@@ -105,12 +124,22 @@ def test_the_level_below_which_risks_are_not_resolved() -> None:
 
 def test_risks_that_are_not_resolved_are_drawn_as_such() -> None:
     problem, start = tl.Problem("z1", "linear"), tl.Overlaps([[0.5]], [[0.3]])
-    long, short = (tl.solve(problem, FREE, tl.ODE(), start, time=time, save=20) for time in (60, 3))
-    assert "not resolved" in tl.plot.trajectory(long).axes[0].get_legend_handles_labels()[1]
-    assert "not resolved" not in tl.plot.trajectory(short).axes[0].get_legend_handles_labels()[1]
+    long, short = (
+        tl.solve(problem, FREE, tl.ODE(), start, time=time, save=20) for time in (60, 3)
+    )
+    assert (
+        "not resolved"
+        in tl.plot.trajectory(long).axes[0].get_legend_handles_labels()[1]
+    )
+    assert (
+        "not resolved"
+        not in tl.plot.trajectory(short).axes[0].get_legend_handles_labels()[1]
+    )
 
 
-def test_lines_tell_that_a_run_is_being_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_tell_that_a_run_is_being_prepared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Without a single report of the run, as while code is compiled."""
     screen = io.StringIO()
     monkeypatch.setattr(sys, "stderr", screen)
@@ -151,5 +180,7 @@ def test_sampled_overlaps_come_with_their_error() -> None:
     method = tl.GiantSteps(log2_points=12, accuracy=0.1)
     result = tl.solve(problem, algorithm, method, start, steps=1)
     notes, wrong = json.loads(result.attrs["notes"]), float(abs(result.M).max())
-    assert wrong > 1e-3 > 10 * notes["engine_error"]  # a case in which the error of the risk does not tell it
+    assert (
+        wrong > 1e-3 > 10 * notes["engine_error"]
+    )  # a case in which the error of the risk does not tell it
     assert notes["overlap_error"] > wrong / 3

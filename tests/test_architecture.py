@@ -53,7 +53,11 @@ PACKAGES = ("", "numerics", "functions", "task", "equations", "gaussian", "loops
 
 
 def name_of(path: Path) -> str:
-    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix("__init__").removesuffix(".")
+    return (
+        ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+        .removesuffix("__init__")
+        .removesuffix(".")
+    )
 
 
 MODULES = {name_of(path): path for path in sorted(SOURCE.rglob("*.py"))}
@@ -90,7 +94,9 @@ def _imports(name: str) -> Iterator[str]:
             assert node.module is not None
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
-                yield inner if inner.removeprefix("twolayer.") in MODULES else node.module
+                yield (
+                    inner if inner.removeprefix("twolayer.") in MODULES else node.module
+                )
 
 
 def room_of(name: str) -> str:
@@ -98,17 +104,37 @@ def room_of(name: str) -> str:
 
 
 def test_every_module_has_a_room() -> None:
-    at_the_root = {name for name in MODULES if "." not in name and MODULES[name].name != "__init__.py"}
+    at_the_root = {
+        name
+        for name in MODULES
+        if "." not in name and MODULES[name].name != "__init__.py"
+    }
     assert at_the_root == {"__main__", "pure", *NAMES}
     assert {room_of(name) for name in MODULES} - {"", "__main__"} == set(ROOMS)
-    assert {name for name in MODULES if name.startswith("methods.") and "dmft" not in name} == {
-        f"methods.{word}" for word in ("chain", "giant", "map", "meanfield", "ode", "population", "sde", "vectors")
+    assert {
+        name for name in MODULES if name.startswith("methods.") and "dmft" not in name
+    } == {
+        f"methods.{word}"
+        for word in (
+            "chain",
+            "giant",
+            "map",
+            "meanfield",
+            "ode",
+            "population",
+            "sde",
+            "vectors",
+        )
     }
 
 
 def own_imports(name: str) -> set[str]:
     """Modules of the package that a module imports."""
-    found = (full.removeprefix("twolayer").removeprefix(".") for full in imports(name) if full.startswith("twolayer"))
+    found = (
+        full.removeprefix("twolayer").removeprefix(".")
+        for full in imports(name)
+        if full.startswith("twolayer")
+    )
     return {other for other in found if other not in PACKAGES}
 
 
@@ -116,11 +142,17 @@ def own_imports(name: str) -> set[str]:
 def test_rooms_are_built_on_those_before_them(name: str) -> None:
     height = {room: i for i, room in enumerate(ROOMS)} | {"__main__": len(ROOMS)}
     for other in own_imports(name):
-        assert height[room_of(other)] <= height[room_of(name)], f"{name} imports {other}, from a room above its own"
+        assert height[room_of(other)] <= height[room_of(name)], (
+            f"{name} imports {other}, from a room above its own"
+        )
 
 
 def test_modules_of_a_room_do_not_import_each_other_in_a_circle() -> None:
-    graph = {name: {x for x in own_imports(name) if x != name} for name in MODULES if name not in PACKAGES}
+    graph = {
+        name: {x for x in own_imports(name) if x != name}
+        for name in MODULES
+        if name not in PACKAGES
+    }
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
 
 
@@ -146,13 +178,24 @@ def test_the_checker_sees_imports_inside_functions() -> None:
 def test_everything_imported_is_declared() -> None:
     with (ROOT / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)["project"]
-    lines = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
-    declared = {re.split(r"[<>=!~\[ ;]", line)[0].lower().replace("-", "_") for line in lines}
-    declared = {{"pillow": "pil"}.get(name, name) for name in declared}  # as it is imported
+    lines = [
+        *project["dependencies"],
+        *itertools.chain(*project["optional-dependencies"].values()),
+    ]
+    declared = {
+        re.split(r"[<>=!~\[ ;]", line)[0].lower().replace("-", "_") for line in lines
+    }
+    declared = {
+        {"pillow": "pil"}.get(name, name) for name in declared
+    }  # as it is imported
     for name in MODULES:
         for full in imports(name):
             top = full.split(".")[0]
-            assert top == "twolayer" or top in sys.stdlib_module_names or top.lower() in declared, f"{name}: {full}"
+            assert (
+                top == "twolayer"
+                or top in sys.stdlib_module_names
+                or top.lower() in declared
+            ), f"{name}: {full}"
 
 
 LIGHT = (
@@ -172,17 +215,25 @@ def test_heavy_modules_wait_until_they_are_used() -> None:
     for name in ("", "__main__", *LIGHT, *(n for n in MODULES if n.startswith("cli."))):
         for node in tree_of(name).body:
             if isinstance(node, ast.Import | ast.ImportFrom):
-                tops = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+                tops = (
+                    [a.name for a in node.names]
+                    if isinstance(node, ast.Import)
+                    else [node.module or ""]
+                )
                 for top in tops:
                     light = top.startswith(tuple(f"twolayer.{room}" for room in LIGHT))
-                    assert light or top.split(".")[0] in sys.stdlib_module_names, f"{name} imports {top} at once"
+                    assert light or top.split(".")[0] in sys.stdlib_module_names, (
+                        f"{name} imports {top} at once"
+                    )
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_text_is_never_run(name: str) -> None:
     text = MODULES[name].read_text(encoding="utf-8")
     assert not re.search(r"(?<![\w.])(eval|exec|compile|__import__)\(", text)
-    assert not re.search(r"\bimport (pickle|marshal|shelve)\b", text), "files are data, not programs"
+    assert not re.search(r"\bimport (pickle|marshal|shelve)\b", text), (
+        "files are data, not programs"
+    )
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -204,7 +255,13 @@ def test_public_things_are_documented_and_typed(name: str) -> None:
             defined |= {alias.asname or alias.name: node for alias in node.names}
     if name.startswith("cli."):
         public = [*public, *(n for n in ("add_arguments", "run") if n in defined)]
-    assert public == sorted(public, key=lambda word: (not word.isupper(), not word[0].isupper(), word)) or not public
+    assert (
+        public
+        == sorted(
+            public, key=lambda word: (not word.isupper(), not word[0].isupper(), word)
+        )
+        or not public
+    )
     for word in public if name else []:
         assert word in defined, f"{name}.__all__ names {word}, which is not there"
         check(defined[word], f"{name}.{word}")
@@ -227,11 +284,24 @@ def test_the_root_keeps_its_promises() -> None:
         thing = getattr(tl, word)
         if callable(thing):
             assert thing.__doc__, word
-            assert getattr(importlib.import_module(f"twolayer.{tl._HOME[word]}"), word) is thing
+            assert (
+                getattr(importlib.import_module(f"twolayer.{tl._HOME[word]}"), word)
+                is thing
+            )
     assert dir(tl) == sorted(tl.__all__)
-    unlisted = {"InputError", "Until", "errors", "extend", "gallery", "stability", "sweeps"}
+    unlisted = {
+        "InputError",
+        "Until",
+        "errors",
+        "extend",
+        "gallery",
+        "stability",
+        "sweeps",
+    }
     unlisted |= {*(x for x in tl.extend.__all__ if x.startswith("register"))}
-    assert set(tl._HOME) | set(tl.NAMESPACES) == set(tl.__all__) | unlisted and not unlisted & set(tl.__all__)
+    assert set(tl._HOME) | set(tl.NAMESPACES) == set(
+        tl.__all__
+    ) | unlisted and not unlisted & set(tl.__all__)
     assert len(tl.__all__) <= 50
     with pytest.raises(AttributeError, match="has no attribute 'Solve'"):
         _ = tl.Solve
@@ -240,21 +310,32 @@ def test_the_root_keeps_its_promises() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_namespaces_only_gather(name: str) -> None:
     _, *imported, names = tree_of(name).body
-    assert all(isinstance(node, ast.ImportFrom) for node in imported) and isinstance(names, ast.Assign)
-    gathered = {alias.name for node in imported[1:] if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert gathered == set(ast.literal_eval(names.value)) and not gathered & set(tl.__all__)
+    assert all(isinstance(node, ast.ImportFrom) for node in imported) and isinstance(
+        names, ast.Assign
+    )
+    gathered = {
+        alias.name
+        for node in imported[1:]
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert gathered == set(ast.literal_eval(names.value)) and not gathered & set(
+        tl.__all__
+    )
 
 
 def test_the_root_tells_type_checkers_the_same() -> None:
     seen = {
         alias.name: node.module
         for node in ast.walk(tree_of(""))
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("twolayer")
+        if isinstance(node, ast.ImportFrom)
+        and node.module
+        and node.module.startswith("twolayer")
         for alias in node.names
     }
-    assert {name: f"twolayer.{home}" for name, home in tl._HOME.items()} | dict.fromkeys(
-        tl.NAMESPACES, "twolayer"
-    ) == seen
+    assert {
+        name: f"twolayer.{home}" for name, home in tl._HOME.items()
+    } | dict.fromkeys(tl.NAMESPACES, "twolayer") == seen
 
 
 def pieces(tree: ast.Module) -> list[set[str]]:
@@ -268,27 +349,52 @@ def pieces(tree: ast.Module) -> list[set[str]]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             defined[node.name] = node
         elif isinstance(node, ast.Assign):
-            defined |= {target.id: node for target in node.targets if isinstance(target, ast.Name)}
+            defined |= {
+                target.id: node
+                for target in node.targets
+                if isinstance(target, ast.Name)
+            }
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             defined[node.target.id] = node
-        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("twolayer"):
+        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith(
+            "twolayer"
+        ):
             shared |= {alias.asname or alias.name for alias in node.names}
     defined.pop("__all__", None)
-    uses = {name: {x.id for x in ast.walk(node) if isinstance(x, ast.Name)} for name, node in defined.items()}
+    uses = {
+        name: {x.id for x in ast.walk(node) if isinstance(x, ast.Name)}
+        for name, node in defined.items()
+    }
     groups: list[set[str]] = []
     for name in defined:
-        linked = {name} | {x for x in defined if x in uses[name] or name in uses[x] or uses[x] & uses[name] & shared}
+        linked = {name} | {
+            x
+            for x in defined
+            if x in uses[name] or name in uses[x] or uses[x] & uses[name] & shared
+        }
         touched = [group for group in groups if group & linked]
-        groups = [group for group in groups if group not in touched] + [linked.union(*touched)]
-    return [group for group in groups if any(isinstance(defined[x], ast.FunctionDef | ast.ClassDef) for x in group)]
+        groups = [group for group in groups if group not in touched] + [
+            linked.union(*touched)
+        ]
+    return [
+        group
+        for group in groups
+        if any(isinstance(defined[x], ast.FunctionDef | ast.ClassDef) for x in group)
+    ]
 
 
 def lines_of_code(path: Path) -> int:
     """Lines of a file that are no docstring of something in it: words about arguments do not count."""
     text = path.read_text(encoding="utf-8")
-    inside = [x for x in ast.walk(ast.parse(text)) if isinstance(x, ast.FunctionDef | ast.ClassDef)]
+    inside = [
+        x
+        for x in ast.walk(ast.parse(text))
+        if isinstance(x, ast.FunctionDef | ast.ClassDef)
+    ]
     words = [x.body[0] for x in inside if ast.get_docstring(x) is not None]
-    return len(text.splitlines()) - sum((x.end_lineno or x.lineno) - x.lineno + 1 for x in words)
+    return len(text.splitlines()) - sum(
+        (x.end_lineno or x.lineno) - x.lineno + 1 for x in words
+    )
 
 
 def test_files_hold_one_idea_each() -> None:
@@ -297,11 +403,22 @@ def test_files_hold_one_idea_each() -> None:
     assert lengths[len(lengths) // 2] < 150
     assert lengths[-1] <= 500
     apart = {
-        name: len(pieces(tree_of(name))) for name in MODULES if not name.startswith(("gallery.shared", "cli.common"))
+        name: len(pieces(tree_of(name)))
+        for name in MODULES
+        if not name.startswith(("gallery.shared", "cli.common"))
     }
     assert max(apart.values()) <= 3, {name: n for name, n in apart.items() if n > 3}
     assert sorted(apart.values())[int(0.8 * len(apart))] == 1
-    assert len(pieces(ast.parse("def f(): ...\ndef g(): f()\ndef h(): ...\nx = 1\nclass C: y = x"))) == 3
+    assert (
+        len(
+            pieces(
+                ast.parse(
+                    "def f(): ...\ndef g(): f()\ndef h(): ...\nx = 1\nclass C: y = x"
+                )
+            )
+        )
+        == 3
+    )
 
 
 def test_every_class_has_a_name_of_its_own() -> None:

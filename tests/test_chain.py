@@ -16,9 +16,20 @@ import twolayer as tl
 from conftest import random_overlaps
 from twolayer.equations.increment_kernel import Sample, kernel_of
 from twolayer.equations.optimiser_step import Memory, coefficients_of, form_of
-from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, embed, exact_step, overlaps
+from twolayer.equations.orthogonal import (
+    Frame,
+    Reduced,
+    batch_sums,
+    embed,
+    exact_step,
+    overlaps,
+)
 from twolayer.gaussian.all_fields import FullRule
-from twolayer.gaussian.batch_sums import covariance_nodes, gaussian_sums, size_of_features
+from twolayer.gaussian.batch_sums import (
+    covariance_nodes,
+    gaussian_sums,
+    size_of_features,
+)
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.methods import chain
@@ -45,17 +56,33 @@ def numpy_step(
             gradient[j] += a[j] * slope[nu, j] * e[nu] * z[nu] / (p * len(z))
         if algorithm.geometry == "spherical":
             gradient[j] -= (gradient[j] @ W[j]) / (W[j] @ W[j]) * W[j]
-    new = W + lr * gradient - lr * algorithm.weight_decay * W + algorithm.momentum * (W - old)
+    new = (
+        W
+        + lr * gradient
+        - lr * algorithm.weight_decay * W
+        + algorithm.momentum * (W - old)
+    )
     if algorithm.geometry != "free":
         new /= np.linalg.norm(new, axis=1, keepdims=True)
     new_a = a.copy()
     if algorithm.train_second_layer:
-        new_a = a + lr / p * (e[:, None] * sigma).mean(0) + algorithm.momentum * (a - old_a)
+        new_a = (
+            a + lr / p * (e[:, None] * sigma).mean(0) + algorithm.momentum * (a - old_a)
+        )
     return new, new_a
 
 
-CHOICES = ([1, 7], ["free", "projected", "spherical"], ["squared", "correlation"], ["", "momentum"])
-HALF = [x for x in itertools.product(*CHOICES) if sum(c.index(v) for c, v in zip(CHOICES, x, strict=True)) % 2 == 0]
+CHOICES = (
+    [1, 7],
+    ["free", "projected", "spherical"],
+    ["squared", "correlation"],
+    ["", "momentum"],
+)
+HALF = [
+    x
+    for x in itertools.product(*CHOICES)
+    if sum(c.index(v) for c, v in zip(CHOICES, x, strict=True)) % 2 == 0
+]
 """Half of all combinations: every pair of choices occurs."""
 
 
@@ -74,7 +101,9 @@ def test_path_by_path(batch: int, geometry: str, loss: str, extra: str) -> None:
     start = random_overlaps(4, p, k, P, size=1.0)
     if geometry != "free":
         scale = 1 / np.sqrt(np.diagonal(start.Q))
-        start = tl.Overlaps(start.Q * scale[:, None] * scale, start.M * scale[:, None], P, start.a)
+        start = tl.Overlaps(
+            start.Q * scale[:, None] * scale, start.M * scale[:, None], P, start.a
+        )
     L, _, _ = start.factors()
     columns = p * (2 if extra else 1)
     A, B = embed(start.Q, start.M, np.linalg.pinv(L), columns)
@@ -86,14 +115,18 @@ def test_path_by_path(batch: int, geometry: str, loss: str, extra: str) -> None:
     form, rates = form_of(algorithm), coefficients_of(algorithm, p, dim)
     at = Reduced(kernel_of(problem, algorithm), form, p, k, columns, batch, factor)
     frame = Frame(rates, L, None, problem.noise)
-    state = Memory.at_rest(form, jnp.asarray(np.concatenate([A, B], axis=1)), jnp.asarray(a))
+    state = Memory.at_rest(
+        form, jnp.asarray(np.concatenate([A, B], axis=1)), jnp.asarray(a)
+    )
     sums_of = jax.jit(lambda state, normals: batch_sums(at, frame, state.now, normals))
     step = jax.jit(lambda state, sums, T: exact_step(at, rates, state, sums, T)[0])
     worst = 0.0
     for number in range(1000):
         z, noise = rng.normal(size=(batch, dim)), rng.normal(size=batch)
         # coordinates of z along the target directions, along the rows' own orthogonal parts, and the rest
-        reduced = np.concatenate([layers.W for layers in state if layers is not None])[:, k:]
+        reduced = np.concatenate([layers.W for layers in state if layers is not None])[
+            :, k:
+        ]
         rows = np.concatenate([W, old])[: len(reduced), k:]
         basis = np.linalg.pinv(reduced) @ rows
         spare = list(np.linalg.svd(rows)[2][np.linalg.matrix_rank(rows, tol=1e-9) :])
@@ -102,9 +135,13 @@ def test_path_by_path(batch: int, geometry: str, loss: str, extra: str) -> None:
                 basis[i] = spare.pop()
         own = z[:, k:] @ basis.T
         rest = z[:, k:] - own @ basis
-        sums = sums_of(state, jnp.asarray(np.concatenate([z[:, :k], own, noise[:, None]], axis=1)))
+        sums = sums_of(
+            state, jnp.asarray(np.concatenate([z[:, :k], own, noise[:, None]], axis=1))
+        )
         C = np.asarray(sums.C)
-        W_new, a_new = numpy_step(problem, algorithm, dim, W, old, a, old_a, W_star, z, noise)
+        W_new, a_new = numpy_step(
+            problem, algorithm, dim, W, old, a, old_a, W_star, z, noise
+        )
         # what the batch adds outside, as a matrix of s columns with the same Gram matrix
         g = _coefficients(problem, algorithm, W, a, W_star, z, noise) / batch
         outside = np.linalg.qr((g.T @ rest).T, mode="r").T
@@ -113,7 +150,10 @@ def test_path_by_path(batch: int, geometry: str, loss: str, extra: str) -> None:
         old, old_a, W, a = W, a, W_new, a_new
         Q, M = overlaps(np.asarray(state.now.W), L)
         errors = (M - W @ W_star.T, Q - W @ W.T, np.asarray(state.now.a) - a)
-        worst = max(worst, max(np.abs(x).max() for x in errors) / max(1.0, np.abs(W @ W.T).max()))
+        worst = max(
+            worst,
+            max(np.abs(x).max() for x in errors) / max(1.0, np.abs(W @ W.T).max()),
+        )
         if number == 0:
             assert np.abs(Q - start.Q).max() > 1e-4  # something happened
     # with momentum the rows W and W_previous nearly coincide, so this test knows their basis less well
@@ -124,8 +164,15 @@ def _coefficients(
     problem: tl.Problem, algorithm: tl.SGD, W: np.ndarray, a: np.ndarray, W_star: np.ndarray, z: np.ndarray, noise: np.ndarray
 ) -> np.ndarray:  # fmt: skip
     lam = jnp.asarray(z @ W.T)
-    y = np.asarray(problem.target(jnp.asarray(z @ W_star.T))) + np.sqrt(problem.noise) * noise
-    e = y - np.asarray(problem.activation(lam)) @ a / problem.p if algorithm.loss.name == "squared" else y
+    y = (
+        np.asarray(problem.target(jnp.asarray(z @ W_star.T)))
+        + np.sqrt(problem.noise) * noise
+    )
+    e = (
+        y - np.asarray(problem.activation(lam)) @ a / problem.p
+        if algorithm.loss.name == "squared"
+        else y
+    )
     return np.asarray(a * np.asarray(problem.activation.slope(lam)) * e[:, None])
 
 
@@ -134,7 +181,11 @@ def statistics(result: Any) -> dict[str, np.ndarray]:
     M, Q, a = (result[name].values[:, -1] for name in ("M", "Q", "a"))
     out = {f"M{j}{r}": M[:, j, r] for j in range(M.shape[1]) for r in range(M.shape[2])}
     out |= {f"Q{j}{l}": Q[:, j, l] for j in range(Q.shape[1]) for l in range(j + 1)}
-    out |= {"M00*Q00": M[:, 0, 0] * Q[:, 0, 0], "a0": a[:, 0], "trace": np.trace(Q, axis1=1, axis2=2)}
+    out |= {
+        "M00*Q00": M[:, 0, 0] * Q[:, 0, 0],
+        "a0": a[:, 0],
+        "trace": np.trace(Q, axis1=1, axis2=2),
+    }
     return {name: x for name, x in out.items() if x.std() > 1e-9}
 
 
@@ -155,18 +206,35 @@ LAWS: list[tuple[str, int, int, Any, dict[str, Any], Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "dim", "steps", "problem", "algorithm", "start"), LAWS, ids=[x[0] for x in LAWS])
+@pytest.mark.parametrize(
+    ("name", "dim", "steps", "problem", "algorithm", "start"),
+    LAWS,
+    ids=[x[0] for x in LAWS],
+)
 def test_same_law_as_vectors(
-    name: str, dim: int, steps: int, problem: Any, algorithm: dict[str, Any], start: tl.Overlaps | None
+    name: str,
+    dim: int,
+    steps: int,
+    problem: Any,
+    algorithm: dict[str, Any],
+    start: tl.Overlaps | None,
 ) -> None:
     """Two-sample tests at small d; the smallest of about 130 p-values must not be below 1e-6."""
     target, activation, p = problem
-    task = tl.Problem(target, activation, width=p, noise=0.3, second_layer=[1.0, -1.2, 0.8, -0.9][:p])
+    task = tl.Problem(
+        target, activation, width=p, noise=0.3, second_layer=[1.0, -1.2, 0.8, -0.9][:p]
+    )
     sgd = tl.SGD(**algorithm)
     start = start or tl.Overlaps.random(task, dim, seed=1)
     n = 4000
-    one = statistics(tl.solve(task, sgd, tl.Chain(dim), start, steps=steps, save=1, seeds=n, seed=2))
-    two = statistics(tl.solve(task, sgd, tl.Vectors(dim), start, steps=steps, save=1, seeds=n, seed=3))
+    one = statistics(
+        tl.solve(task, sgd, tl.Chain(dim), start, steps=steps, save=1, seeds=n, seed=2)
+    )
+    two = statistics(
+        tl.solve(
+            task, sgd, tl.Vectors(dim), start, steps=steps, save=1, seeds=n, seed=3
+        )
+    )
     assert one.keys() == two.keys()
     assert len(one) >= 4
     for key in one:
@@ -176,25 +244,39 @@ def test_same_law_as_vectors(
 def test_a_fixed_input_norm_is_detected() -> None:
     """The twin that sets |z|² = d, a common shortcut, fails the same test."""
     dim, steps, n = 10, 10, 20_000
-    problem, algorithm = tl.Problem("He2(z1)", "He2", noise=0.3), tl.SGD(lr="0.6/d", geometry="projected")
+    problem, algorithm = (
+        tl.Problem("He2(z1)", "He2", noise=0.3),
+        tl.SGD(lr="0.6/d", geometry="projected"),
+    )
     start = tl.Overlaps([[1.0]], [[0.4]])
-    right = tl.solve(problem, algorithm, tl.Vectors(dim), start, steps=steps, save=1, seeds=n).M.values[:, -1, 0, 0]
-    ours = tl.solve(problem, algorithm, tl.Chain(dim), start, steps=steps, save=1, seeds=n, seed=9).M.values[
-        :, -1, 0, 0
-    ]
+    right = tl.solve(
+        problem, algorithm, tl.Vectors(dim), start, steps=steps, save=1, seeds=n
+    ).M.values[:, -1, 0, 0]
+    ours = tl.solve(
+        problem, algorithm, tl.Chain(dim), start, steps=steps, save=1, seeds=n, seed=9
+    ).M.values[:, -1, 0, 0]
     rng = np.random.default_rng(0)
     m = np.full(n, 0.4)
     for _ in range(steps):
         star = rng.normal(size=n)
         lam = m * star + np.sqrt(np.maximum(1 - m**2, 0.0)) * rng.normal(size=n)
         g = 0.6 / dim * 2 * lam * (star**2 - lam**2 + np.sqrt(0.3) * rng.normal(size=n))
-        m = np.clip((m + g * star) / np.sqrt(np.maximum(1 + 2 * g * lam + g**2 * dim, 1e-3)), -1, 1)
+        m = np.clip(
+            (m + g * star) / np.sqrt(np.maximum(1 + 2 * g * lam + g**2 * dim, 1e-3)),
+            -1,
+            1,
+        )
     assert stats.ks_2samp(ours, right).pvalue > 1e-5
     assert stats.ks_2samp(m, right).pvalue < 1e-6
 
 
 def exact_mean_step(
-    problem: tl.Problem, algorithm: tl.SGD, dim: int, start: tl.Overlaps, orthogonal: float = 1.0, inter: float = 1.0
+    problem: tl.Problem,
+    algorithm: tl.SGD,
+    dim: int,
+    start: tl.Overlaps,
+    orthogonal: float = 1.0,
+    inter: float = 1.0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """E[M'] and E[Q'] of one step with every 1/d and 1/n_b term, the averages by quadrature over all fields.
 
@@ -222,7 +304,11 @@ def exact_mean_step(
         v = v - (np.diagonal(v[:, :p]) / np.diagonal(start.Q))[:, None] * omega[:p]
     phi, psi = v[:, :p], v[:, p:]
     mean_M = start.M + step * psi
-    mean_Q = start.Q + step * (phi + phi.T) + step**2 * (chi / n + inter * (1 - 1 / n) * v @ inverse @ v.T)
+    mean_Q = (
+        start.Q
+        + step * (phi + phi.T)
+        + step**2 * (chi / n + inter * (1 - 1 / n) * v @ inverse @ v.T)
+    )
     if algorithm.geometry != "free":
         norm = np.sqrt(np.diagonal(mean_Q))
         mean_M, mean_Q = mean_M / norm[:, None], mean_Q / norm[:, None] / norm
@@ -241,13 +327,17 @@ def exact_mean_step(
         ("correlation", "spherical", 4000, 3.0),
     ],
 )
-def test_one_step_mean_with_all_finite_size_terms(loss: str, geometry: str, batch: int, lr: float) -> None:
+def test_one_step_mean_with_all_finite_size_terms(
+    loss: str, geometry: str, batch: int, lr: float
+) -> None:
     dim = 12
     problem = tl.Problem("tanh(2*z1)", "erf", width=2, noise=0.3)
     algorithm = tl.SGD(lr=lr, batch=batch, loss=loss, geometry=geometry)
     start = tl.Overlaps([[1.0, 0.3], [0.3, 1.0]], [[0.5], [-0.2]], a=[2.0, -1.5])
     n = 60_000 if batch < 100 else 3000
-    result = tl.solve(problem, algorithm, tl.Chain(dim), start, steps=1, save=1, seeds=n)
+    result = tl.solve(
+        problem, algorithm, tl.Chain(dim), start, steps=1, save=1, seeds=n
+    )
     M, Q = result.M.values[:, -1].reshape(n, -1), result.Q.values[:, -1].reshape(n, -1)
 
     def distance(**scaled: float) -> float:
@@ -269,28 +359,46 @@ def test_one_step_mean_with_all_finite_size_terms(loss: str, geometry: str, batc
 
 def test_gaussian_batch_sums_agree_with_sampled_ones() -> None:
     """At n_b = 2000 the two ways of summing a batch give the same mean and spread of the overlaps."""
-    problem = tl.Problem("tanh(z1)", "tanh", width=2, noise=0.2, second_layer=[1.0, -1.0])
+    problem = tl.Problem(
+        "tanh(z1)", "tanh", width=2, noise=0.2, second_layer=[1.0, -1.0]
+    )
     algorithm = tl.SGD(lr=1.0, batch=2000, train_second_layer=True)
     start = tl.Overlaps.random(problem, 60, seed=3)
     n = 400
     results = {
-        mode: tl.solve(problem, algorithm, tl.Chain(60, batch_sums=mode), start, steps=2, save=1, seeds=n, seed=i)
+        mode: tl.solve(
+            problem,
+            algorithm,
+            tl.Chain(60, batch_sums=mode),
+            start,
+            steps=2,
+            save=1,
+            seeds=n,
+            seed=i,
+        )
         for i, mode in enumerate(("exact", "gaussian"))
     }
     assert '"batch_sums": "exact"' in results["exact"].attrs["notes"]
     assert '"batch_sums": "gaussian' in results["gaussian"].attrs["notes"]
     for name in ("M", "Q", "a"):
-        one, two = (results[mode][name].values[:, -1].reshape(n, -1) for mode in ("exact", "gaussian"))
+        one, two = (
+            results[mode][name].values[:, -1].reshape(n, -1)
+            for mode in ("exact", "gaussian")
+        )
         z = (one.mean(0) - two.mean(0)) / np.sqrt((one.var(0) + two.var(0)) / n)
         assert np.abs(z).max() < sigmas(3 * z.size)
         ratio = one.std(0) / two.std(0)
         assert np.abs(ratio - 1).max() < 8 / np.sqrt(n)
-    auto = tl.solve(problem, algorithm.replace(batch=200_000), tl.Chain(60), start, steps=1, save=1)
+    auto = tl.solve(
+        problem, algorithm.replace(batch=200_000), tl.Chain(60), start, steps=1, save=1
+    )
     assert '"batch_sums": "gaussian' in auto.attrs["notes"]
 
 
 @pytest.mark.parametrize("width", [1, 2])
-def test_the_gram_matrix_of_a_heavy_tailed_batch_is_positive_and_keeps_its_moments(width: int, x64: None) -> None:
+def test_the_gram_matrix_of_a_heavy_tailed_batch_is_positive_and_keeps_its_moments(
+    width: int, x64: None
+) -> None:
     """h3 at n_b of the size of its tail, where a Gaussian would be negative in one draw of six."""
     problem, algorithm = tl.Problem("h3(z1)", "h3", width=width), tl.SGD(lr=0.1)
     Q, M, a = np.eye(width), np.array([[0.3], [-0.2]])[:width], np.ones(width)
@@ -301,12 +409,25 @@ def test_the_gram_matrix_of_a_heavy_tailed_batch_is_positive_and_keeps_its_momen
     nodes, rule = covariance_nodes(kernel, 1, width, False)
     assert rule == "exact"
     engine = select(problem, algorithm.loss)
-    normals = np.random.default_rng(0).normal(size=(n, size_of_features(width, 1, width)))
+    normals = np.random.default_rng(0).normal(
+        size=(n, size_of_features(width, 1, width))
+    )
     one = np.eye(1)
-    C = jax.vmap(lambda x: gaussian_sums(kernel, batch, A, B, a, one, one, 0.0, nodes, engine, x).C)(normals)
+    C = jax.vmap(
+        lambda x: (
+            gaussian_sums(kernel, batch, A, B, a, one, one, 0.0, nodes, engine, x).C
+        )
+    )(normals)
     gram = np.asarray(batch * C @ C.swapaxes(1, 2))
     g = np.asarray(
-        kernel.push(Sample(nodes.xi[:, :1] @ A.T + nodes.xi[:, 1:-1] @ B.T, nodes.xi[:, :1], Spoilt(1.0, 0.0)), a).first
+        kernel.push(
+            Sample(
+                nodes.xi[:, :1] @ A.T + nodes.xi[:, 1:-1] @ B.T,
+                nodes.xi[:, :1],
+                Spoilt(1.0, 0.0),
+            ),
+            a,
+        ).first
     )
     outer = g[:, :, None] * g[:, None, :]
     mean = np.einsum("n,nij->ij", nodes.weights, outer)
@@ -314,20 +435,35 @@ def test_the_gram_matrix_of_a_heavy_tailed_batch_is_positive_and_keeps_its_momen
     assert np.linalg.eigvalsh(gram).min() > 0
     fluctuations = gram.std(0) / np.sqrt(n)
     exact = width == 1  # for several neurons to second order in the fluctuations
-    assert (np.abs(gram.mean(0) - mean) < sigmas(width**2) * fluctuations + (0 if exact else 0.05 * mean.max())).all()
-    assert (np.abs(np.diagonal(gram.var(0) / variance) - 1) < (0.25 if exact else 0.5)).all()
+    assert (
+        np.abs(gram.mean(0) - mean)
+        < sigmas(width**2) * fluctuations + (0 if exact else 0.05 * mean.max())
+    ).all()
+    assert (
+        np.abs(np.diagonal(gram.var(0) / variance) - 1) < (0.25 if exact else 0.5)
+    ).all()
 
 
-@pytest.mark.parametrize(("ell", "expected"), [(1, 2), (2, 54), (3, 1889.84375), (4, 56679.50878)])
-def test_the_tail_decides_between_exact_and_gaussian_sums(ell: int, expected: float) -> None:
+@pytest.mark.parametrize(
+    ("ell", "expected"), [(1, 2), (2, 54), (3, 1889.84375), (4, 56679.50878)]
+)
+def test_the_tail_decides_between_exact_and_gaussian_sums(
+    ell: int, expected: float
+) -> None:
     """E[g⁴]/E[g²]² − 1 at m = 0 by quadrature over both fields in NumPy."""
-    problem = tl.Problem(f"h{ell}(z1)", f"h{ell}") if ell > 1 else tl.Problem("z1", "linear")
+    problem = (
+        tl.Problem(f"h{ell}(z1)", f"h{ell}") if ell > 1 else tl.Problem("z1", "linear")
+    )
     start = tl.Overlaps([[1.0]], [[0.0]])
     algorithm = tl.SGD(lr=0.1, batch=200_000)
     found = chain.tail_of(problem, algorithm, start.Q, start.M, np.ones(1))
     assert abs(found / expected - 1) < 1e-8
-    task = Task(problem, algorithm, start, np.arange(2), Clocks(problem, algorithm, 1000), 1, 0)
-    assert chain.compiled_form(tl.Chain(1000), task)[0].gaussian == (100 * found < 200_000)
+    task = Task(
+        problem, algorithm, start, np.arange(2), Clocks(problem, algorithm, 1000), 1, 0
+    )
+    assert chain.compiled_form(tl.Chain(1000), task)[0].gaussian == (
+        100 * found < 200_000
+    )
 
 
 def test_a_streamed_batch_is_the_same_law() -> None:
@@ -336,17 +472,37 @@ def test_a_streamed_batch_is_the_same_law() -> None:
     start = tl.Overlaps([[1.0]], [[0.3]])
     batch, dim, n = 20_000, 50, 64
     assert batch * 3 > chain.SAMPLES_AT_ONCE
-    result = tl.solve(problem, tl.SGD(lr=1.0, batch=batch), tl.Chain(dim), start, steps=1, save=1, seeds=n)
+    result = tl.solve(
+        problem,
+        tl.SGD(lr=1.0, batch=batch),
+        tl.Chain(dim),
+        start,
+        steps=1,
+        save=1,
+        seeds=n,
+    )
     expected = 0.3 + tl.moments(problem, start).psi[0, 0]
     values = result.M.values[:, -1, 0, 0]
-    assert abs(values.mean() - expected) < sigmas(freedom=n - 1) * values.std() / np.sqrt(n)
+    assert abs(values.mean() - expected) < sigmas(
+        freedom=n - 1
+    ) * values.std() / np.sqrt(n)
     assert values.std() < 3 / np.sqrt(batch)
 
 
 def test_a_step_of_any_length_is_no_divergence_on_the_sphere() -> None:
     """Correlation loss with lr = d: before projection the norm is 10⁵, after it 1."""
     problem = tl.Problem("h3(z1)", "h3")
-    algorithm = tl.SGD(lr=tl.d, batch="4*d**3", loss="correlation", geometry="projected")
-    run = tl.solve(problem, algorithm, tl.Chain(100_000), tl.Overlaps([[1.0]], [[0.01]]), steps=64, save=1, seeds=4)
+    algorithm = tl.SGD(
+        lr=tl.d, batch="4*d**3", loss="correlation", geometry="projected"
+    )
+    run = tl.solve(
+        problem,
+        algorithm,
+        tl.Chain(100_000),
+        tl.Overlaps([[1.0]], [[0.01]]),
+        steps=64,
+        save=1,
+        seeds=4,
+    )
     assert run.outcome.values.tolist() == ["ok"] * 4
     np.testing.assert_allclose(run.Q.values, 1.0)

@@ -97,7 +97,12 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("saved")
     (folder / "task.toml").write_text(TASK)
     with contextlib.chdir(folder):
-        assert main(["solve", "task.toml", "--method", "chain", "--out", "chain", "--json"]) == 0
+        assert (
+            main(
+                ["solve", "task.toml", "--method", "chain", "--out", "chain", "--json"]
+            )
+            == 0
+        )
         assert main(["compare", "task.toml", "--out", "both", "--json"]) == 0
     return folder
 
@@ -126,17 +131,28 @@ def refused(answer: Answer, *words: str) -> None:
 def test_analyse_prints_the_exponents(call: Call) -> None:
     answer = call("analyse", "z1 + z1*z2")
     assert (answer.code, answer.err) == (0, "")
-    for line in ("information exponent   1", "leap                   1   chain [(1, 1), (1, 1)]"):
+    for line in (
+        "information exponent   1",
+        "leap                   1   chain [(1, 1), (1, 1)]",
+    ):
         assert line in answer.out
     values = call("analyse", "z1 + z1*z2*z3", "--json").json
-    assert (values["information"], values["leap"], values["chain"]) == (1, 2, [[1, 1], [2, 2]])
+    assert (values["information"], values["leap"], values["chain"]) == (
+        1,
+        2,
+        [[1, 1], [2, 2]],
+    )
     assert values["hermite"]["1,1,1"] == pytest.approx(1)
     assert call("analyse", "z1*z2", "--latex").out == "z_{1} \\, z_{2}\n"
     assert files() == ["task.toml"]
 
 
-def test_analyse_takes_an_activation_a_number_of_directions_and_a_figure(call: Call) -> None:
-    fresh = call("analyse", "z1 + z1*z2", "--activation", "erf", "--json", "--out", "a.png").json["staircase"]
+def test_analyse_takes_an_activation_a_number_of_directions_and_a_figure(
+    call: Call,
+) -> None:
+    fresh = call(
+        "analyse", "z1 + z1*z2", "--activation", "erf", "--json", "--out", "a.png"
+    ).json["staircase"]
     assert fresh == [1, None]  # erf is odd: its second Hermite coefficient is zero
     assert call("analyse", "z1 + z1*z2", "--json").json["staircase"] == [1, 2]
     shown = call("analyse", "z1 + z1*z2", "--activation", "erf").out
@@ -152,13 +168,21 @@ def test_analyse_shows_steps_beside_their_own_directions(call: Call) -> None:
     assert "reused batches         (0, 1) at step 2; (1, 0) never" in lines
     values = call("analyse", "He2(z1)*z2", "--json").json
     assert values["staircase_reused"] == [2, None]
-    assert np.abs(values["staircase_reused_directions"]) == pytest.approx(np.array([[0, 1], [1, 0]]), abs=0.02)
+    assert np.abs(values["staircase_reused_directions"]) == pytest.approx(
+        np.array([[0, 1], [1, 0]]), abs=0.02
+    )
     assert np.abs(values["staircase_directions"]) == pytest.approx(np.eye(2))
-    assert np.abs(values["generative_directions"]) == pytest.approx(np.array([[0, 1], [1, 0]]), abs=0.02)
+    assert np.abs(values["generative_directions"]) == pytest.approx(
+        np.array([[0, 1], [1, 0]]), abs=0.02
+    )
 
 
 def test_a_formula_may_begin_with_a_minus_sign(call: Call) -> None:
-    for formula, latex in (("-z1", "-z_{1}"), ("-h2(z1)", "-h_{2}\\left(z_{1}\\right)"), ("-z1 + 2", "-z_{1} + 2")):
+    for formula, latex in (
+        ("-z1", "-z_{1}"),
+        ("-h2(z1)", "-h_{2}\\left(z_{1}\\right)"),
+        ("-z1 + 2", "-z_{1} + 2"),
+    ):
         assert call("analyse", formula, "--latex").out == f"{latex}\n"
 
 
@@ -168,7 +192,12 @@ def test_solve_writes_data_and_figure(real_figures: None, call: Call) -> None:
     assert "t = 0.25   step 160   risk" in answer.out
     assert "outcome  1 ok" in answer.out
     assert "closed form (quadratic)" in answer.out
-    assert files() == ["results", "results/task-ode.nc", "results/task-ode.png", "task.toml"]
+    assert files() == [
+        "results",
+        "results/task-ode.nc",
+        "results/task-ode.png",
+        "task.toml",
+    ]
     assert Path("results/task-ode.png").read_bytes().startswith(b"\x89PNG")
     dataset = tl.load("results/task-ode.nc")
     assert json.loads(dataset.attrs["complete"]) is True
@@ -176,8 +205,13 @@ def test_solve_writes_data_and_figure(real_figures: None, call: Call) -> None:
 
 
 def test_solve_json_agrees_with_the_file(call: Call) -> None:
-    values = call("solve", "task.toml", "--method", "Chain", "--out", "x.y", "--json").json
-    assert values["files"] == ["x.y.nc", "x.y.png"]  # a dot in the name is no suffix to drop
+    values = call(
+        "solve", "task.toml", "--method", "Chain", "--out", "x.y", "--json"
+    ).json
+    assert values["files"] == [
+        "x.y.nc",
+        "x.y.png",
+    ]  # a dot in the name is no suffix to drop
     dataset = tl.load("x.y.nc")
     risk = dataset.risk.values[:, -1]
     assert values["risk"] == risk.mean()
@@ -188,7 +222,9 @@ def test_solve_json_agrees_with_the_file(call: Call) -> None:
 
 def test_seed_dim_and_set_reach_the_run(call: Call) -> None:
     def end(*flags: str) -> tuple[float, float]:
-        values = call("solve", "task.toml", "--method", "chain", "--out", "x", "--json", *flags).json
+        values = call(
+            "solve", "task.toml", "--method", "chain", "--out", "x", "--json", *flags
+        ).json
         return values["risk"], values["step"]
 
     base = end()
@@ -201,9 +237,15 @@ def test_seed_dim_and_set_reach_the_run(call: Call) -> None:
 
 def test_dim_is_that_of_the_random_start_too(call: Call) -> None:
     task = Path("task.toml")
-    task.write_text(TASK.replace("[start]", "[other]").split("[other]")[0] + "[run]\ntime = 0.1\nsave = 4\n")
+    task.write_text(
+        TASK.replace("[start]", "[other]").split("[other]")[0]
+        + "[run]\ntime = 0.1\nsave = 4\n"
+    )
     refused(call("solve", "task.toml", "--method", "ode"), "`run.dim` is missing")
-    assert call("solve", "task.toml", "--method", "ode", "--dim", "50", "--out", "x").code == 0
+    assert (
+        call("solve", "task.toml", "--method", "ode", "--dim", "50", "--out", "x").code
+        == 0
+    )
     start = results.unpack(tl.load("x.nc"))["start"]
     problem = tl.Problem("He2(z1)", "He2", width=2, noise=0.1)
     np.testing.assert_array_equal(start.M, tl.Overlaps.random(problem, 50).M)
@@ -212,12 +254,24 @@ def test_dim_is_that_of_the_random_start_too(call: Call) -> None:
 
 def test_solve_without_method_takes_the_first_that_applies(call: Call) -> None:
     Path("task.toml").write_text(TASK.replace('methods = ["ode", "chain"]', ""))
-    assert call("solve", "task.toml", "--json").json["files"][0] == "results/task-chain.nc"
+    assert (
+        call("solve", "task.toml", "--json").json["files"][0] == "results/task-chain.nc"
+    )
 
 
 def test_solve_until_a_threshold(call: Call) -> None:
     until = "run.until={quantity='risk', value=0.98, relative=true}"
-    values = call("solve", "task.toml", "--method", "chain", "--set", until, "--out", "x", "--json").json
+    values = call(
+        "solve",
+        "task.toml",
+        "--method",
+        "chain",
+        "--set",
+        until,
+        "--out",
+        "x",
+        "--json",
+    ).json
     assert values["outcomes"]["reached"] >= 1
     assert 0 < values["stopped"]["reached"]["step"] < 160
 
@@ -225,7 +279,9 @@ def test_solve_until_a_threshold(call: Call) -> None:
 def test_compare_prints_the_verdicts(real_figures: None, call: Call) -> None:
     answer = call("compare", "task.toml", "--out", "c.png", "--methods", "ode, chain")
     assert answer.code == 0
-    assert answer.out.startswith("claim  as d → ∞ the mean over runs is that of ode, from t = 0 to 0.25\n")
+    assert answer.out.startswith(
+        "claim  as d → ∞ the mean over runs is that of ode, from t = 0 to 0.25\n"
+    )
     assert answer.out.count("% undecided\n") == 3  # with three seeds
     assert answer.err.startswith("[1] chain, d = 64, 3 seeds\n")
     assert max(map(len, answer.out.splitlines())) < 80
@@ -237,16 +293,28 @@ def test_compare_prints_the_verdicts(real_figures: None, call: Call) -> None:
 def test_compare_json(saved: Path, call: Call) -> None:
     values = call("compare", "task.toml", "--json").json
     assert values["reference"] == "ode"
-    assert [(r["method"], r["quantity"]) for r in values["rows"]] == [("chain", q) for q in ("risk", "M1", "Q")]
+    assert [(r["method"], r["quantity"]) for r in values["rows"]] == [
+        ("chain", q) for q in ("risk", "M1", "Q")
+    ]
     assert files() == ["results", "results/task.nc", "results/task.png", "task.toml"]
-    assert xr.DataTree.equals(tl.load("results/task.nc").tree, tl.load(saved / "both.nc").tree)
+    assert xr.DataTree.equals(
+        tl.load("results/task.nc").tree, tl.load(saved / "both.nc").tree
+    )
     one = call("compare", "task.toml", "--json", "--set", "run.seeds=1").json["rows"][0]
-    assert (one["verdict"], one["standard_error"]) == ("undecided", None)  # null, not NaN
+    assert (one["verdict"], one["standard_error"]) == (
+        "undecided",
+        None,
+    )  # null, not NaN
 
 
 def test_compare_tells_equal_methods_apart(call: Call) -> None:
     task = 'methods = ["chain", "chain"]'
-    assert call("compare", "task.toml", "--set", f"run.{task}", "--json", "--out", "c").code == 0
+    assert (
+        call(
+            "compare", "task.toml", "--set", f"run.{task}", "--json", "--out", "c"
+        ).code
+        == 0
+    )
     assert list(tl.load("c.nc").results) == ["chain_64_1", "chain_64_2"]
 
 
@@ -258,7 +326,9 @@ def test_moments(call: Call) -> None:
     assert files() == ["m.pdf", "task.toml"]
     values = call("moments", "task.toml", "--json").json
     problem = tl.Problem("He2(z1)", "He2", width=2, noise=0.1)
-    expected = tl.moments(problem, tl.Overlaps([[1.0, 0.1], [0.1, 1.0]], [[0.3], [0.2]]))
+    expected = tl.moments(
+        problem, tl.Overlaps([[1.0, 0.1], [0.1, 1.0]], [[0.3], [0.2]])
+    )
     assert values["chi"] == expected.chi.tolist()
     assert values["risk"] == expected.risk
     other = call("moments", "task.toml", "--json", "--engine", "quadrature").json
@@ -266,15 +336,23 @@ def test_moments(call: Call) -> None:
 
 
 def test_the_seed_of_moments_is_that_of_the_start(call: Call) -> None:
-    Path("task.toml").write_text(TASK.replace("Q = [[1.0, 0.1], [0.1, 1.0]]\nM = [[0.3], [0.2]]", ""))
-    first, again, other = (call("moments", "task.toml", "--json", "--seed", s).json["psi"] for s in "112")
+    Path("task.toml").write_text(
+        TASK.replace("Q = [[1.0, 0.1], [0.1, 1.0]]\nM = [[0.3], [0.2]]", "")
+    )
+    first, again, other = (
+        call("moments", "task.toml", "--json", "--seed", s).json["psi"] for s in "112"
+    )
     assert first == again != other
 
 
 @pytest.mark.usefixtures("real_figures")
 def test_plot_draws_both_kinds_of_results(call: Call, saved: Path) -> None:
-    assert call("plot", str(saved / "chain.nc"), "--out", "a.svg").out == "wrote a.svg\n"
-    assert call("plot", str(saved / "both.nc"), "--out", "b.png", "--json").json == {"files": ["b.png"]}
+    assert (
+        call("plot", str(saved / "chain.nc"), "--out", "a.svg").out == "wrote a.svg\n"
+    )
+    assert call("plot", str(saved / "both.nc"), "--out", "b.png", "--json").json == {
+        "files": ["b.png"]
+    }
     assert Path("b.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in Path("a.svg").read_text()
 
@@ -292,13 +370,17 @@ def test_rerun_gives_the_same_numbers(call: Call, saved: Path) -> None:
 
 def test_cite(call: Call, saved: Path) -> None:
     assert "Saad" in call("cite", "ode").out
-    both = call("cite", str(saved / "both.nc"), "--json", "--out", "papers.txt").json["papers"]
+    both = call("cite", str(saved / "both.nc"), "--json", "--out", "papers.txt").json[
+        "papers"
+    ]
     assert both == call("cite", "ode", "Chain", "--json").json["papers"]
     assert both[-1].startswith("The twolayer developers")
     assert json.loads(Path("papers.txt").read_text())["papers"] == both
 
 
-def test_about_fails_where_jax_is_wrong(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_about_fails_where_jax_is_wrong(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert call("about").out.splitlines()[-1].split() == ["fields", "right"]
     assert call("about", "--json").json["fields"] == "right"
     monkeypatch.setattr("twolayer.files.environment.fields_are_right", lambda: False)
@@ -317,25 +399,40 @@ def test_about_fails_where_jax_is_wrong(call: Call, monkeypatch: pytest.MonkeyPa
         (["--nope"], ["'--nope'", "commands are analyse, solve"]),
         (["x" * 10**6], ["Unknown command"]),
         (["solve"], ["required: TASK.toml"]),
-        (["solve", "task.toml", "--metod", "chain"], ["unknown flag '--metod'", "did you mean '--method'"]),
+        (
+            ["solve", "task.toml", "--metod", "chain"],
+            ["unknown flag '--metod'", "did you mean '--method'"],
+        ),
         (["solve", "task.toml", "--o", "x"], ["unknown flag '--o'"]),
         (["solve", "task.toml", "-x"], ["unknown flag '-x'"]),
         (["solve", "task.toml", "more"], ["unknown argument 'more'"]),
         (["solve", "task.toml", "--dim", "x"], ["--dim", "'x'"]),
-        (["solve", "task.toml", "--dim", "0", "--method", "chain"], ["`dim`", "positive integer", "0"]),
+        (
+            ["solve", "task.toml", "--dim", "0", "--method", "chain"],
+            ["`dim`", "positive integer", "0"],
+        ),
         (["solve", "task.toml", "--dim", "-5"], ["`dim`", "-5"]),
         (["solve", "task.toml", "--seed", "1.5"], ["--seed", "'1.5'"]),
         (["solve", "task.toml", "--seed", "-1"], ["`seed`", "-1"]),
-        (["solve", "task.toml", "--method", "chian"], ["`method`", "did you mean 'chain'"]),
+        (
+            ["solve", "task.toml", "--method", "chian"],
+            ["`method`", "did you mean 'chain'"],
+        ),
         (["solve", "task.toml", "--method", ""], ["`method`", "''"]),
         (["solve", "task.toml", "--set"], ["--set", "expected one argument"]),
         (["compare", "task.toml", "--methods", "ode,foo"], ["'foo'"]),
         (["compare", "task.toml", "--methods", ""], ["''"]),
-        (["compare", "task.toml", "--set", "run.until={quantity='risk', value=1.0}"], ["compare", "`run.until`"]),
+        (
+            ["compare", "task.toml", "--set", "run.until={quantity='risk', value=1.0}"],
+            ["compare", "`run.until`"],
+        ),
         (["moments", "task.toml", "--engine", "magic"], ["`engine`", "'magic'"]),
         (["analyse"], ["required: target"]),
         (["analyse", "z1", "--activation", "rleu"], ["'rleu'", "did you mean 'relu'"]),
-        (["analyse", "z1", "--direction", "2"], ["'--direction'", "did you mean '--directions'"]),
+        (
+            ["analyse", "z1", "--direction", "2"],
+            ["'--direction'", "did you mean '--directions'"],
+        ),
         (["analyse", "z1", "--directions", "0"], ["`directions`", "0"]),
         (["about", "--seed", "1"], ["unknown flag '--seed'"]),
         (["recovery", "0*z1", "relu", "--out", "x.txt"], ["`target` must not be zero"]),
@@ -367,7 +464,10 @@ def test_no_arguments_show_the_usage(call: Call) -> None:
     [
         (b"", ["`problem` is missing"]),
         (b"[problem]\ntarget = 'z1'\nactivation = 'relu'", ["`algorithm` is missing"]),
-        (b"[problem]\nactivation = 'relu'\n[algorithm]\nlr = 1", ["`problem.target` is missing"]),
+        (
+            b"[problem]\nactivation = 'relu'\n[algorithm]\nlr = 1",
+            ["`problem.target` is missing"],
+        ),
         (b"[problem\n", ["valid TOML", "line 1"]),
         (b"a = 1\na = 2", ["valid TOML"]),
         (b"\xff\xfe\x00", ["UTF-8"]),
@@ -376,7 +476,10 @@ def test_no_arguments_show_the_usage(call: Call) -> None:
         (b"x = " + b"9" * 10**4, ["valid TOML", "digits"]),
         (b"problem = 'z1'\nalgorithm = 1", ["`problem` must be a table"]),
         (b"[problems]\n" + TASK.encode(), ["'problems'", "did you mean 'problem'"]),
-        (TASK.encode() + b"\n" + b"x" * 10**5 + b" = 1", ["unknown key", "[run] accepts dim"]),
+        (
+            TASK.encode() + b"\n" + b"x" * 10**5 + b" = 1",
+            ["unknown key", "[run] accepts dim"],
+        ),
     ],
 )
 def test_bad_files(text: bytes, words: list[str], call: Call) -> None:
@@ -405,7 +508,9 @@ def test_results_are_not_computed_for_a_place_that_cannot_be_written(
 ) -> None:
     if out.startswith("/proc") and not os.path.isdir("/proc/self"):
         pytest.skip("there is no /proc")
-    monkeypatch.setattr(solving, "follow", lambda *_: pytest.fail("work was done before the check"))
+    monkeypatch.setattr(
+        solving, "follow", lambda *_: pytest.fail("work was done before the check")
+    )
     for command in ("solve", "compare"):
         refused(call(command, "task.toml", "--out", out), "--out must", *words)
 
@@ -426,10 +531,21 @@ def test_a_file_called_results_is_in_the_way(call: Call) -> None:
 
 @pytest.mark.parametrize(
     ("out", "words"),
-    [("x", ["end in"]), ("x.nc", ["end in", ".svg"]), ("no/x.png", ["folder"]), ("task.toml/x.png", ["folder"])],
+    [
+        ("x", ["end in"]),
+        ("x.nc", ["end in", ".svg"]),
+        ("no/x.png", ["folder"]),
+        ("task.toml/x.png", ["folder"]),
+    ],
 )
-def test_figures_are_checked_first(out: str, words: list[str], call: Call, saved: Path) -> None:
-    for argv in (["analyse", "z1"], ["moments", "task.toml"], ["plot", str(saved / "chain.nc")]):
+def test_figures_are_checked_first(
+    out: str, words: list[str], call: Call, saved: Path
+) -> None:
+    for argv in (
+        ["analyse", "z1"],
+        ["moments", "task.toml"],
+        ["plot", str(saved / "chain.nc")],
+    ):
         refused(call(*argv, "--out", out), "--out must", *words)
 
 
@@ -457,8 +573,20 @@ def test_broken_and_foreign_netcdf_files(call: Call, saved: Path) -> None:
     broken = saved / "broken.nc"
     broken.write_bytes(whole[: len(whole) // 2])
     for command in ("plot", "rerun", "cite"):
-        refused(call(command, str(foreign), *(["--out", "x.png"] if command == "plot" else [])), "no such description")
-        refused(call(command, str(broken), *(["--out", "x.png"] if command == "plot" else [])), "damaged or foreign")
+        refused(
+            call(
+                command,
+                str(foreign),
+                *(["--out", "x.png"] if command == "plot" else []),
+            ),
+            "no such description",
+        )
+        refused(
+            call(
+                command, str(broken), *(["--out", "x.png"] if command == "plot" else [])
+            ),
+            "damaged or foreign",
+        )
 
 
 # -- bad input: values ------------------------------------------------------------------------------------------------
@@ -484,7 +612,10 @@ def test_broken_and_foreign_netcdf_files(call: Call, saved: Path) -> None:
         ("problem.target=z1/0", ["`target`", "divides by zero"]),
         ("problem.activation=rleu", ["'rleu'", "did you mean 'relu'"]),
         ("problem.activation=0*z", ["`activation`", "depend on z"]),
-        ("problem.activaton=relu", ["'problem.activaton'", "did you mean 'activation'"]),
+        (
+            "problem.activaton=relu",
+            ["'problem.activaton'", "did you mean 'activation'"],
+        ),
         ("problem.strength=1", ["'problem.strength'", "[problem] accepts target"]),
         ("problem.gram=[[1, 2], [2]]", ["`gram`", "array of numbers"]),
         ("problem.gram=[[-1]]", ["`gram`", "positive semidefinite"]),
@@ -507,7 +638,10 @@ def test_broken_and_foreign_netcdf_files(call: Call, saved: Path) -> None:
         ("algorithm.geometry=sphere", ["'sphere'", "did you mean 'spherical'"]),
         ("algorithm.momentum=1", ["`momentum`", "[0, 1)"]),
         ("algorithm.dataset=50", ["Chain cannot do this", "reused"]),
-        ("algorithm.train_second_layer=1", ["`algorithm.train_second_layer`", "true or false"]),
+        (
+            "algorithm.train_second_layer=1",
+            ["`algorithm.train_second_layer`", "true or false"],
+        ),
         ("algorthm.lr=1", ["'algorthm'", "did you mean 'algorithm'"]),
         ("start.Q=[[1, 2], [2, 1]]", ["`Q`", "positive semidefinite"]),
         ("start.Q=[[1, 0], [0]]", ["`Q`", "array of numbers"]),
@@ -537,10 +671,16 @@ def test_broken_and_foreign_netcdf_files(call: Call, saved: Path) -> None:
         ("run.methods='ode'", ["`run.methods`", "a list"]),
         ("run.until=3", ["`run.until`", "a table"]),
         ("run.until={quantity='risk'}", ["`run.until.value` is missing"]),
-        ("run.until={quantity='risk', value=1, relativ=true}", ["'run.until.relativ'", "did you mean 'relative'"]),
+        (
+            "run.until={quantity='risk', value=1, relativ=true}",
+            ["'run.until.relativ'", "did you mean 'relative'"],
+        ),
         ("run.until={quantity='rsk', value=1}", ["'rsk'", "did you mean 'risk'"]),
         ("method.chian.dim=2", ["'chian'", "did you mean 'chain'"]),
-        ("method.chain.batch_sum='exact'", ["'batch_sum'", "did you mean 'batch_sums'"]),
+        (
+            "method.chain.batch_sum='exact'",
+            ["'batch_sum'", "did you mean 'batch_sums'"],
+        ),
         ("method.ode.rtol=0", ["`rtol`", "0"]),  # although the run is another method's
         ("method.chain=3", ["`method.chain` must be a table"]),
         ("problem", ["--set takes key=value", "'problem'"]),
@@ -554,19 +694,29 @@ def test_broken_and_foreign_netcdf_files(call: Call, saved: Path) -> None:
             (f"{key}=1{'0' * 400}", [key.split(".")[1]])
             for key in ("problem.noise", "run.time", "algorithm.lr", "run.steps")
         ],
-        *[(f"{key}=1{'0' * 400}", [key.split(".")[1]]) for key in ("algorithm.batch", "run.seed", "run.dim")],
+        *[
+            (f"{key}=1{'0' * 400}", [key.split(".")[1]])
+            for key in ("algorithm.batch", "run.seed", "run.dim")
+        ],
         ("x" * 10**6 + "=1", ["unknown key"]),
         ("x" * 10**6, ["--set takes key=value"]),
     ],
 )
 def test_bad_values(assignment: str, words: list[str], call: Call) -> None:
-    refused(call("solve", "task.toml", "--method", "chain", "--set", assignment), *words)
+    refused(
+        call("solve", "task.toml", "--method", "chain", "--set", assignment), *words
+    )
 
 
 def test_too_few_dimensions_for_the_target(call: Call) -> None:
     random = TASK.replace("Q = [[1.0, 0.1], [0.1, 1.0]]\nM = [[0.3], [0.2]]", "")
     Path("task.toml").write_text(random.replace("He2(z1)", "z1*z2*z3"))
-    refused(call("solve", "task.toml", "--dim", "2"), "`dim`", "2", "at least the 3 independent directions")
+    refused(
+        call("solve", "task.toml", "--dim", "2"),
+        "`dim`",
+        "2",
+        "at least the 3 independent directions",
+    )
 
 
 ATTACKS = [
@@ -604,7 +754,14 @@ def test_expressions_are_never_run(attack: str, call: Call) -> None:
 
 # -- runs that fail ---------------------------------------------------------------------------------------------------
 
-DIVERGING = ["--set", "algorithm.geometry=free", "--set", "algorithm.lr=50/d", "--set", "run.time=20"]
+DIVERGING = [
+    "--set",
+    "algorithm.geometry=free",
+    "--set",
+    "algorithm.lr=50/d",
+    "--set",
+    "run.time=20",
+]
 
 
 @pytest.mark.parametrize("method", ["chain", "ode"])
@@ -622,16 +779,33 @@ def test_divergence_is_an_outcome_with_advice(method: str, call: Call) -> None:
 
 
 def test_divergence_in_json(call: Call) -> None:
-    answer = call("solve", "task.toml", "--method", "chain", "--json", "--out", "x", *DIVERGING)
+    answer = call(
+        "solve", "task.toml", "--method", "chain", "--json", "--out", "x", *DIVERGING
+    )
     assert answer.code == 1
     assert answer.json["outcomes"] == {"diverged": 3}
-    assert answer.json["stopped"]["diverged"]["step"] == tl.load("x.nc").stop_step.values.min()
+    assert (
+        answer.json["stopped"]["diverged"]["step"]
+        == tl.load("x.nc").stop_step.values.min()
+    )
 
 
 def test_population_tells_its_averages_and_the_largest_rate(call: Call) -> None:
-    flags = ["problem.target=relu(z1)", "problem.activation=relu", "algorithm.geometry=free"]
+    flags = [
+        "problem.target=relu(z1)",
+        "problem.activation=relu",
+        "algorithm.geometry=free",
+    ]
     settings = [x for flag in flags for x in ("--set", flag)]
-    fine = call("solve", "task.toml", "--method", "population", *settings, "--set", "algorithm.lr=0.2")
+    fine = call(
+        "solve",
+        "task.toml",
+        "--method",
+        "population",
+        *settings,
+        "--set",
+        "algorithm.lr=0.2",
+    )
     assert fine.code == 0, fine
     assert "averages closed form (relu) (error 1.0e-14)" in fine.out
     settings += ["--set", "algorithm.lr=30", "--set", "run.time=3000"]
@@ -643,8 +817,26 @@ def test_population_tells_its_averages_and_the_largest_rate(call: Call) -> None:
 
 def test_some_seeds_may_diverge(call: Call) -> None:
     """A rate at which the fate of a run is open: the command is done as long as one seed is."""
-    flags = ["--set", "algorithm.geometry=free", "--set", "algorithm.lr=0.7/d", "--set", "run.time=0.5"]
-    answer = call("solve", "task.toml", "--method", "chain", "--out", "x", "--set", "run.seeds=16", "--json", *flags)
+    flags = [
+        "--set",
+        "algorithm.geometry=free",
+        "--set",
+        "algorithm.lr=0.7/d",
+        "--set",
+        "run.time=0.5",
+    ]
+    answer = call(
+        "solve",
+        "task.toml",
+        "--method",
+        "chain",
+        "--out",
+        "x",
+        "--set",
+        "run.seeds=16",
+        "--json",
+        *flags,
+    )
     counts = answer.json["outcomes"]
     assert set(counts) == {"diverged", "ok"}, counts
     assert answer.code == 0
@@ -654,7 +846,9 @@ def test_a_comparison_that_diverges_has_no_verdict(call: Call) -> None:
     answer = call("compare", "task.toml", "--out", "x", "--json", *DIVERGING)
     assert answer.code == 1
     assert {row["verdict"] for row in answer.json["rows"]} == {"undecided"}
-    assert answer.err.count("diverged") == 2  # one line for each method, none for the pilot
+    assert (
+        answer.err.count("diverged") == 2
+    )  # one line for each method, none for the pilot
 
 
 def test_an_integrator_that_gives_up(call: Call) -> None:
@@ -670,13 +864,19 @@ def test_an_integrator_that_gives_up(call: Call) -> None:
 def test_more_save_points_than_memory_holds(call: Call) -> None:
     answer = call("solve", "task.toml", "--set", "run.save=100000000000000")
     assert answer.code == 2
-    assert answer.err.startswith("twolayer: Argument `save` must be at most 1e+06 intervals")
+    assert answer.err.startswith(
+        "twolayer: Argument `save` must be at most 1e+06 intervals"
+    )
     assert "Traceback" not in answer.err
     assert files() == ["task.toml"]
 
 
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_a_failed_write_leaves_nothing(error: BaseException, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), KeyboardInterrupt()]
+)
+def test_a_failed_write_leaves_nothing(
+    error: BaseException, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(self: xr.Dataset, path: Path, **_: Any) -> None:
         Path(path).write_text("half of a file")
         raise error
@@ -727,12 +927,17 @@ def press(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
     return at
 
 
-def test_interrupted_solve_keeps_what_was_done(call: Call, press: Callable[[int, int], None]) -> None:
+def test_interrupted_solve_keeps_what_was_done(
+    call: Call, press: Callable[[int, int], None]
+) -> None:
     whole = call("solve", "task.toml", "--method", "chain", "--out", "whole")
     press(1, 3)
     answer = call("solve", "task.toml", "--method", "chain", "--out", "part")
     assert answer.code == 1
-    assert answer.out == "interrupted; the finished part is in part.nc: draw it with 'twolayer plot part.nc'\n"
+    assert (
+        answer.out
+        == "interrupted; the finished part is in part.nc: draw it with 'twolayer plot part.nc'\n"
+    )
     assert files() == ["part.nc", "task.toml", "whole.nc", "whole.png"]
     part, full = tl.load("part.nc"), tl.load("whole.nc")
     assert whole.code == 0
@@ -742,9 +947,14 @@ def test_interrupted_solve_keeps_what_was_done(call: Call, press: Callable[[int,
     np.testing.assert_array_equal(part.M, full.M[:, : part.sizes["time"]])
 
 
-def test_interrupted_rerun(call: Call, saved: Path, press: Callable[[int, int], None]) -> None:
+def test_interrupted_rerun(
+    call: Call, saved: Path, press: Callable[[int, int], None]
+) -> None:
     press(1, 2)
-    assert call("rerun", str(saved / "chain.nc")).out == "interrupted: give the same command again\n"
+    assert (
+        call("rerun", str(saved / "chain.nc")).out
+        == "interrupted: give the same command again\n"
+    )
     press(1, 2)
     assert call("rerun", str(saved / "chain.nc"), "--out", "x").code == 1
     assert json.loads(tl.load("x.nc").attrs["complete"]) is False
@@ -761,37 +971,60 @@ def test_interrupted_rerun(call: Call, saved: Path, press: Callable[[int, int], 
     ids=["in the first method", "in the second", "in the pilot"],
 )
 def test_interrupted_compare_keeps_the_finished_methods_and_the_part(
-    run: int, kept: dict[str, bool], reference: str, call: Call, press: Callable[[int, int], None]
+    run: int,
+    kept: dict[str, bool],
+    reference: str,
+    call: Call,
+    press: Callable[[int, int], None],
 ) -> None:
     press(run, 1)
     answer = call("compare", "task.toml", "--out", "x")
     assert answer.code == 1
-    assert answer.out == f"interrupted; {', '.join(kept)} so far are in x.nc: draw them with 'twolayer plot x.nc'\n"
+    assert (
+        answer.out
+        == f"interrupted; {', '.join(kept)} so far are in x.nc: draw them with 'twolayer plot x.nc'\n"
+    )
     assert files() == ["task.toml", "x.nc"]
     part = tl.load("x.nc")
     assert json.loads(part.tree.attrs["complete"]) is False
-    assert {name: json.loads(result.attrs["complete"]) for name, result in part.results.items()} == kept
+    assert {
+        name: json.loads(result.attrs["complete"])
+        for name, result in part.results.items()
+    } == kept
     assert part.reference == reference
     assert call("plot", "x.nc").code == 0
 
 
 def test_interrupt_between_methods(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the second method is set up there is no run to stop, but the first is not lost."""
-    monkeypatch.setattr(tl.ODE, "prepare", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr(
+        tl.ODE, "prepare", lambda *_: os.kill(os.getpid(), signal.SIGINT)
+    )
     assert call("compare", "task.toml", "--out", "x").code == 1
     assert list(tl.load("x.nc").results) == ["chain"]
 
 
-def test_interrupt_before_anything_was_done(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tl.Chain, "prepare", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+def test_interrupt_before_anything_was_done(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        tl.Chain, "prepare", lambda *_: os.kill(os.getpid(), signal.SIGINT)
+    )
     for command in ("solve", "compare"):
         answer = call(command, "task.toml", "--set", "run.methods=['chain']")
-        assert answer[:2] == (1, "") and answer.err.endswith("give the same command again.\n")
+        assert answer[:2] == (1, "") and answer.err.endswith(
+            "give the same command again.\n"
+        )
         assert files() == ["task.toml"]
 
 
-def test_interrupted_comparison_in_python(press: Callable[[int, int], None], tmp_path: Path) -> None:
-    problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD(lr="0.2/d", geometry="projected")
+def test_interrupted_comparison_in_python(
+    press: Callable[[int, int], None], tmp_path: Path
+) -> None:
+    problem, algorithm = (
+        tl.Problem("He2(z1)", "He2"),
+        tl.SGD(lr="0.2/d", geometry="projected"),
+    )
     press(1, 1)
     with pytest.raises(tl.errors.Interrupted) as stop:
         tl.compare(
@@ -812,11 +1045,26 @@ def test_interrupted_comparison_in_python(press: Callable[[int, int], None], tmp
 
 def program(*argv: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "twolayer", *argv], capture_output=True, text=True, timeout=120, check=False, **options
+        [sys.executable, "-m", "twolayer", *argv],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        **options,
     )
 
 
-HEAVY = ("jax", "numpy", "scipy", "xarray", "pydantic", "matplotlib", "diffrax", "rich", "h5netcdf")
+HEAVY = (
+    "jax",
+    "numpy",
+    "scipy",
+    "xarray",
+    "pydantic",
+    "matplotlib",
+    "diffrax",
+    "rich",
+    "h5netcdf",
+)
 
 
 def test_help_is_light() -> None:
@@ -826,7 +1074,13 @@ def test_help_is_light() -> None:
         "assert all(main([command, '--help']) == 0 for command in COMMANDS)\n"
         f"print('loaded:', *[name for name in {HEAVY} if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     assert done.stdout.splitlines()[-1] == "loaded:"
 
 
@@ -846,21 +1100,33 @@ def test_bad_files_are_refused_before_jax_is_loaded(tmp_path: Path) -> None:
 
 def test_program_exit_codes(tmp_path: Path) -> None:
     shown = program("--version")
-    assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"{tl.__version__}\n", "")
+    assert (shown.returncode, shown.stdout, shown.stderr) == (
+        0,
+        f"{tl.__version__}\n",
+        "",
+    )
     assert program("--help").stdout.startswith("usage: twolayer COMMAND")
     bad = program("solve", "no.toml", cwd=tmp_path)
     assert (bad.returncode, bad.stdout) == (2, "")
-    assert bad.stderr == "twolayer: The task file must exist, but there is no 'no.toml'.\n"
+    assert (
+        bad.stderr == "twolayer: The task file must exist, but there is no 'no.toml'.\n"
+    )
 
 
 def test_script_is_installed() -> None:
     script = Path(sys.executable).parent / "twolayer"
-    done = subprocess.run([script, "--version"], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [script, "--version"], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout == f"{tl.__version__}\n"
 
 
 def test_terminals_without_greek_letters() -> None:
-    done = program("analyse", "--help", env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    done = program(
+        "analyse",
+        "--help",
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+    )
     assert done.returncode == 0
     assert "z1, z2, ?" in done.stdout
 
@@ -870,18 +1136,29 @@ def test_a_reader_who_leaves() -> None:
     os.close(reader)
     with os.fdopen(writer, "w") as pipe:
         argv = [sys.executable, "-m", "twolayer", "--help"]
-        done = subprocess.run(argv, stdout=pipe, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            argv,
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
     assert (done.returncode, done.stderr) == (1, "")
 
 
 @contextlib.contextmanager
-def on_a_terminal(argv: list[str], cwd: Path) -> Iterator[tuple[subprocess.Popen[str], Callable[[str], str]]]:
+def on_a_terminal(
+    argv: list[str], cwd: Path
+) -> Iterator[tuple[subprocess.Popen[str], Callable[[str], str]]]:
     """A program whose standard error is a terminal, and a function that waits for a word on it."""
     import pty
 
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "twolayer", *argv]
-    process = subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=slave, text=True)
+    process = subprocess.Popen(
+        command, cwd=cwd, stdout=subprocess.PIPE, stderr=slave, text=True
+    )
     os.close(slave)
     seen = b""
 
@@ -923,7 +1200,10 @@ def test_ctrl_c_on_a_terminal(tmp_path: Path) -> None:
         out = process.stdout.read() if process.stdout else ""
         shown = wait_for("\0")
         assert process.wait(timeout=60) == 1
-    assert out == "interrupted; the finished part is in x.nc: draw it with 'twolayer plot x.nc'\n"
+    assert (
+        out
+        == "interrupted; the finished part is in x.nc: draw it with 'twolayer plot x.nc'\n"
+    )
     assert "Traceback" not in shown
     assert files(tmp_path) == ["task.toml", "x.nc"]
     dataset = tl.load(tmp_path / "x.nc")

@@ -34,7 +34,11 @@ REGIMES = {
 }
 NOISES = (0.0, 0.2)
 # an orthogonal array of nine rows: every value of a column meets every value of every other
-ROWS = [(g, loss, (g + loss) % 3 % 2, (g + 2 * loss) % 3 % 2) for g in range(3) for loss in range(3)]
+ROWS = [
+    (g, loss, (g + loss) % 3 % 2, (g + 2 * loss) % 3 % 2)
+    for g in range(3)
+    for loss in range(3)
+]
 DIMS = {
     "M": ("seed", "time", "neuron", "direction"),
     "Q": ("seed", "time", "neuron", "neuron_"),
@@ -60,13 +64,17 @@ def problem(noise: float = 0.1, width: int = 2) -> tl.Problem:
 
 def start(width: int = 2) -> tl.Overlaps:
     Q, M = np.array([[1.0, 0.2], [0.2, 1.0]]), np.array([[0.3], [-0.1]])
-    return tl.Overlaps(Q[:width, :width], M[:width], a=np.array([1.0, 0.7])[:width], dim=DIM)
+    return tl.Overlaps(
+        Q[:width, :width], M[:width], a=np.array([1.0, 0.7])[:width], dim=DIM
+    )
 
 
 @functools.cache
 def beginning(noise: float) -> xr.Dataset:
     """The start as every method has to report it."""
-    return tl.solve(problem(noise), REGIMES["small steps"], tl.Chain(DIM), start(), steps=1, save=1)
+    return tl.solve(
+        problem(noise), REGIMES["small steps"], tl.Chain(DIM), start(), steps=1, save=1
+    )
 
 
 CHEAP: dict[str, dict[str, Any]] = {"dmft": {"log2_points": 9, "tolerance": 0.1}}
@@ -84,7 +92,9 @@ def regime_of(word: str) -> tl.SGD:
     raise AssertionError(f"{word} refuses every regime")
 
 
-def run(word: str, algorithm: tl.SGD, task: tl.Problem | None = None, **knobs: Any) -> xr.Dataset:
+def run(
+    word: str, algorithm: tl.SGD, task: tl.Problem | None = None, **knobs: Any
+) -> xr.Dataset:
     if build(word).stochastic:
         knobs.setdefault("seeds", SEEDS)
     with warnings.catch_warnings():
@@ -97,7 +107,9 @@ def same(one: xr.Dataset, two: xr.Dataset) -> None:
         np.testing.assert_array_equal(one[name].values, two[name].values, err_msg=name)
 
 
-def check_schema(result: xr.Dataset, word: str, algorithm: tl.SGD, noise: float) -> None:
+def check_schema(
+    result: xr.Dataset, word: str, algorithm: tl.SGD, noise: float
+) -> None:
     """The variables, their dimensions, the clocks, and that what is reported of a run is consistent."""
     particles = "q" in result
     for name, dims in DIMS.items():
@@ -108,14 +120,20 @@ def check_schema(result: xr.Dataset, word: str, algorithm: tl.SGD, noise: float)
     fine = result.outcome.values == Outcome.OK
     for name in ("M", "a", "risk", "excess_risk"):
         assert np.isfinite(result[name].values[fine]).all(), name
-    np.testing.assert_allclose(result.risk - result.excess_risk, noise / 2, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        result.risk - result.excess_risk, noise / 2, rtol=0, atol=1e-9
+    )
     assert ("train_risk" in result) == (algorithm.dataset is not None)
     steps = result.time.values * 2 / algorithm.lr(DIM)  # t = lr·step/p
     np.testing.assert_allclose(result.step, steps, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(result.sample, steps * algorithm.batch_at(DIM), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        result.sample, steps * algorithm.batch_at(DIM), rtol=1e-9, atol=1e-9
+    )
     np.testing.assert_allclose(result.alpha, result.sample / DIM, rtol=1e-9, atol=1e-9)
     description = json.loads(result.attrs["description"])
-    assert description["method"]["name"] == word and json.loads(result.attrs["complete"])
+    assert description["method"]["name"] == word and json.loads(
+        result.attrs["complete"]
+    )
     if not particles and algorithm.geometry != "free":
         norms = np.diagonal(result.Q.values, axis1=2, axis2=3)[fine]
         np.testing.assert_allclose(norms, 1.0, atol=1e-6)
@@ -126,12 +144,16 @@ def quantity(result: xr.Dataset, name: str) -> np.ndarray:
     """The watched quantity along a run: (seed, time)."""
     if name == "overlap":
         return np.asarray(np.sqrt((result.M.values**2).sum(axis=(2, 3))))
-    return np.asarray(result.M.values[..., 0, 0] if name == "alignment" else result[name].values)
+    return np.asarray(
+        result.M.values[..., 0, 0] if name == "alignment" else result[name].values
+    )
 
 
 def check_stop(result: xr.Dataset, until: tl.Until) -> None:
     """A run stops at the first save interval whose end has crossed the level, and nowhere else."""
-    path = -until.sign * (quantity(result, until.quantity) - until.value)  # ≥ 0 beyond the level
+    path = -until.sign * (
+        quantity(result, until.quantity) - until.value
+    )  # ≥ 0 beyond the level
     for seed, outcome in enumerate(result.outcome.values):
         crossed = path[seed] > -1e-6
         if outcome != Outcome.REACHED:
@@ -146,14 +168,25 @@ def check_stop(result: xr.Dataset, until: tl.Until) -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: "".join(map(str, row)))
 @pytest.mark.parametrize("word", WORDS)
-def test_a_result_of_the_schema_or_a_reason(word: str, row: tuple[int, int, int, int]) -> None:
+def test_a_result_of_the_schema_or_a_reason(
+    word: str, row: tuple[int, int, int, int]
+) -> None:
     """Geometry, loss, second layer and noise, each with a threshold ahead of the start, and with one behind it."""
     losses = ("squared", "correlation", "half")
-    geometry, loss, second, noise = GEOMETRIES[row[0]], losses[row[1]], bool(row[2]), NOISES[row[3]]
-    algorithm = regime_of(word).replace(loss=loss, geometry=geometry, train_second_layer=second)
+    geometry, loss, second, noise = (
+        GEOMETRIES[row[0]],
+        losses[row[1]],
+        bool(row[2]),
+        NOISES[row[3]],
+    )
+    algorithm = regime_of(word).replace(
+        loss=loss, geometry=geometry, train_second_layer=second
+    )
     reason = build(word).objection(problem(noise), algorithm)
     if reason is not None:
-        assert reason[0].islower() and len(reason) > 20, "a refusal is a sentence that goes on from 'because'"
+        assert reason[0].islower() and len(reason) > 20, (
+            "a refusal is a sentence that goes on from 'because'"
+        )
         with pytest.raises(tl.errors.Refused, match="cannot"):
             run(word, algorithm, problem(noise), steps=4, save=2)
         return
@@ -164,7 +197,9 @@ def test_a_result_of_the_schema_or_a_reason(word: str, row: tuple[int, int, int,
     check_schema(result, word, algorithm, noise)
     check_stop(result, until)
     if not second and "q" not in result:
-        np.testing.assert_array_equal(result.a, np.broadcast_to(start().a, result.a.shape))
+        np.testing.assert_array_equal(
+            result.a, np.broadcast_to(start().a, result.a.shape)
+        )
     same(tl.rerun(result), result)
     behind = tl.Until(name, begin * (0.95 if name in RISING else 1.1))
     there = run(word, algorithm, problem(noise), steps=6, save=6, until=behind)
@@ -174,7 +209,9 @@ def test_a_result_of_the_schema_or_a_reason(word: str, row: tuple[int, int, int,
 
 @pytest.mark.parametrize("regime", REGIMES)
 @pytest.mark.parametrize("word", WORDS)
-def test_every_regime_is_treated_or_refused_with_methods_that_do_treat_it(word: str, regime: str) -> None:
+def test_every_regime_is_treated_or_refused_with_methods_that_do_treat_it(
+    word: str, regime: str
+) -> None:
     algorithm = REGIMES[regime]
     if build(word).refusal(problem(), algorithm) is None:
         check_schema(run(word, algorithm, steps=2, save=1), word, algorithm, 0.1)
@@ -183,7 +220,9 @@ def test_every_regime_is_treated_or_refused_with_methods_that_do_treat_it(word: 
         run(word, algorithm, steps=2, save=1)
     for other in set(WORDS) - {word}:
         if re.search(rf"\b{METHODS[other].__name__}\b", str(refused.value)):
-            assert build(other).refusal(problem(), algorithm) is None, f"{word} names {other}, which refuses too"
+            assert build(other).refusal(problem(), algorithm) is None, (
+                f"{word} names {other}, which refuses too"
+            )
 
 
 FORMS: dict[str, tuple[dict[str, Any], list[float]]] = {
@@ -197,13 +236,21 @@ FORMS: dict[str, tuple[dict[str, Any], list[float]]] = {
 def test_forms_of_save_points_are_views_of_one_run(word: str) -> None:
     algorithm = regime_of(word)
     whole = run(word, algorithm, steps=6, save=6)
-    known = np.rint(whole.step.values).astype(int).tolist()  # a method may take several steps at once
+    known = (
+        np.rint(whole.step.values).astype(int).tolist()
+    )  # a method may take several steps at once
     for form, (knobs, steps) in FORMS.items():
         part = run(word, algorithm, **knobs)
         np.testing.assert_allclose(part.step, steps, rtol=1e-9, err_msg=form)
         for name in ("M", "a", "excess_risk"):
             there = whole[name].values[:, [known.index(step) for step in steps]]
-            np.testing.assert_allclose(part[name].values, there, rtol=1e-5, atol=1e-7, err_msg=f"{form}: {name}")
+            np.testing.assert_allclose(
+                part[name].values,
+                there,
+                rtol=1e-5,
+                atol=1e-7,
+                err_msg=f"{form}: {name}",
+            )
 
 
 @pytest.mark.parametrize("word", WORDS)
@@ -214,7 +261,9 @@ def test_a_run_is_the_same_in_any_company(word: str) -> None:
     if method.stochastic:
         many = run(word, algorithm, steps=4, save=2, seeds=SEEDS + 2)
         same(many.isel(seed=slice(SEEDS)), few)
-        task = make_task(problem(), algorithm, method, start(), steps=4, save=2, seeds=1, first=2)
+        task = make_task(
+            problem(), algorithm, method, start(), steps=4, save=2, seeds=1, first=2
+        )
         assert task.runs.tolist() == [2]
     lrs = [algorithm.lr, 0.5 * algorithm.lr]
     alone, together = (
@@ -224,36 +273,67 @@ def test_a_run_is_the_same_in_any_company(word: str) -> None:
         )
         for values in (lrs[:1], lrs)
     )  # fmt: skip
-    first = together.isel({next(name for name in together.sizes if name.endswith("lr")): slice(1)})
+    first = together.isel(
+        {next(name for name in together.sizes if name.endswith("lr")): slice(1)}
+    )
     np.testing.assert_array_equal(alone.excess_risk.values, first.excess_risk.values)
     if not method.stochastic:
-        np.testing.assert_array_equal(alone.excess_risk.values.ravel(), few.excess_risk.values.ravel())
+        np.testing.assert_array_equal(
+            alone.excess_risk.values.ravel(), few.excess_risk.values.ravel()
+        )
 
 
 @pytest.mark.parametrize("word", WORDS)
 def test_stages_go_on_where_they_stopped(word: str) -> None:
     """Two stages of a method without chance are one run; with chance the first stage is what `solve` gives."""
     method, algorithm = build(word), regime_of(word)
-    stages = [tl.Stage(algorithm, steps=2, save=1), tl.Stage(algorithm, steps=2, save=1)]
+    stages = [
+        tl.Stage(algorithm, steps=2, save=1),
+        tl.Stage(algorithm, steps=2, save=1),
+    ]
     try:
-        staged = tl.solve_stages(problem(), stages, method, start(), seeds=SEEDS if method.stochastic else None)
+        staged = tl.solve_stages(
+            problem(),
+            stages,
+            method,
+            start(),
+            seeds=SEEDS if method.stochastic else None,
+        )
     except tl.InputError as refused:
         assert len(str(refused)) > 40
         return
     whole = run(word, algorithm, steps=4, save=2)
     assert staged.stage.values.tolist() == [1, 1, 2]
-    np.testing.assert_allclose(staged.step.values, np.broadcast_to([0, 2, 4], staged.step.shape), rtol=1e-9)
-    upto = slice(None) if not method.stochastic or algorithm.dataset is not None else slice(2)
-    np.testing.assert_allclose(staged.M.values[:, upto], whole.M.values[:, upto], rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(
+        staged.step.values, np.broadcast_to([0, 2, 4], staged.step.shape), rtol=1e-9
+    )
+    upto = (
+        slice(None)
+        if not method.stochastic or algorithm.dataset is not None
+        else slice(2)
+    )
+    np.testing.assert_allclose(
+        staged.M.values[:, upto], whole.M.values[:, upto], rtol=1e-5, atol=1e-8
+    )
     assert ("train_risk" in staged) == ("train_risk" in whole)
 
 
 # one description, all methods: deviations from theory are O(1/d) here, so that a dimension large for its price is taken
 CASES: dict[str, tuple[tl.SGD, int, int, dict[str, Any]]] = {
     "small steps": (tl.SGD(0.5 / d, batch=2), 400, 24, {"time": 0.5, "save": 2}),
-    "small steps on the sphere": (tl.SGD(0.5 / d, batch=2, geometry="spherical"), 400, 24, {"time": 0.5, "save": 2}),
+    "small steps on the sphere": (
+        tl.SGD(0.5 / d, batch=2, geometry="spherical"),
+        400,
+        24,
+        {"time": 0.5, "save": 2},
+    ),
     "giant steps": (tl.SGD(0.5, batch=4 * d), 400, 24, {"steps": 2, "save": 2}),
-    "reused samples": (tl.SGD(0.3, batch=2 * d, dataset=2 * d), 400, 24, {"steps": 3, "save": 3}),
+    "reused samples": (
+        tl.SGD(0.3, batch=2 * d, dataset=2 * d),
+        400,
+        24,
+        {"steps": 3, "save": 3},
+    ),
 }
 
 
@@ -265,11 +345,18 @@ def test_all_methods_that_treat_a_case_agree(case: str) -> None:
     for word in WORDS:
         method = method_by_name(word, dim, {})
         # the population's gradient and the mean field are other limits: lr → 0, and infinite width
-        if word in ("population", "meanfield") or method.refusal(problem(), algorithm) is not None:
+        if (
+            word in ("population", "meanfield")
+            or method.refusal(problem(), algorithm) is not None
+        ):
             continue
         result = tl.solve(problem(), algorithm, method, begin, seeds=seeds, **span)
         M = result.M.values[:, -1, :, 0]
-        error = M.std(axis=0, ddof=1) / np.sqrt(len(M)) if len(M) > 1 else np.zeros(M.shape[1])
+        error = (
+            M.std(axis=0, ddof=1) / np.sqrt(len(M))
+            if len(M) > 1
+            else np.zeros(M.shape[1])
+        )
         ends[word] = (M.mean(axis=0), error)
     assert len(ends) >= 2, ends
     moved = max(float(np.abs(mean - begin.M[:, 0]).max()) for mean, _ in ends.values())

@@ -26,7 +26,9 @@ from twolayer.task.scaling import Scaling
         (d, 1, 1, "d"),
     ],
 )
-def test_scaling_laws(law: object, coefficient: float, exponent: float, text: str) -> None:
+def test_scaling_laws(
+    law: object, coefficient: float, exponent: float, text: str
+) -> None:
     scaling = Scaling.of(law)
     assert scaling.coefficient == pytest.approx(coefficient, rel=1e-15)
     assert scaling.exponent == exponent
@@ -64,7 +66,9 @@ def test_sgd_evaluates_at_a_dimension() -> None:
         (d**0.5, d**3, "blow-up"),
     ],
 )
-def test_every_region_of_the_scaling_table(lr: object, batch: object, regime: str) -> None:
+def test_every_region_of_the_scaling_table(
+    lr: object, batch: object, regime: str
+) -> None:
     assert regime_of(tl.SGD(lr=lr, batch=batch)).name == regime
 
 
@@ -75,16 +79,34 @@ PROBLEM = tl.Problem("z1 + z2", "relu", width=2)
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: tl.Problem("z1", "relu", width=0), ["`width`", "0", "positive integer"]),
-        (lambda: tl.Problem("z1", "relu", width=2.5), ["`width`", "2.5", "positive integer"]),  # type: ignore[arg-type]
+        (
+            lambda: tl.Problem("z1", "relu", width=0),
+            ["`width`", "0", "positive integer"],
+        ),
+        (
+            lambda: tl.Problem("z1", "relu", width=2.5),
+            ["`width`", "2.5", "positive integer"],
+        ),  # type: ignore[arg-type]
         (lambda: tl.Problem("z1", "relu", width=True), ["`width`", "True"]),
         (lambda: tl.Problem("z1", "relu", noise=-0.1), ["`noise`", "-0.1", "≥ 0"]),
         (lambda: tl.Problem("z1", "relu", noise=NAN), ["`noise`", "nan"]),
-        (lambda: tl.Problem("z1", "relu", second_layer="one"), ["`second_layer`", "'one'", "'ones'"]),
-        (lambda: tl.Problem("z1", "relu", width=2, second_layer=[1.0]), ["`second_layer`", "2 numbers"]),
+        (
+            lambda: tl.Problem("z1", "relu", second_layer="one"),
+            ["`second_layer`", "'one'", "'ones'"],
+        ),
+        (
+            lambda: tl.Problem("z1", "relu", width=2, second_layer=[1.0]),
+            ["`second_layer`", "2 numbers"],
+        ),
         (lambda: tl.Problem("z1*z2", "relu", gram=[[1.0]]), ["`gram`", "2 × 2"]),
-        (lambda: tl.Problem("z1*z2", "relu", gram=[[1, 2], [2, 1]]), ["`gram`", "positive semidefinite", "-1"]),
-        (lambda: tl.Problem("z1*z2", "relu", gram=[[1, 0], [1, 1]]), ["`gram`", "symmetric"]),
+        (
+            lambda: tl.Problem("z1*z2", "relu", gram=[[1, 2], [2, 1]]),
+            ["`gram`", "positive semidefinite", "-1"],
+        ),
+        (
+            lambda: tl.Problem("z1*z2", "relu", gram=[[1, 0], [1, 1]]),
+            ["`gram`", "symmetric"],
+        ),
         (lambda: PROBLEM.replace(widht=3), ["widht", "'width'"]),
         (lambda: tl.SGD(lr=0), ["`lr`", "0", "positive"]),
         (lambda: tl.SGD(lr=-1 / d), ["`lr`", "-1/d", "positive"]),
@@ -97,10 +119,22 @@ PROBLEM = tl.Problem("z1 + z2", "relu", width=2)
         (lambda: tl.SGD(lr=1 / d, batch=0), ["`batch`", "0"]),
         (lambda: tl.SGD(lr=1 / d, momentum=1), ["`momentum`", "1", "[0, 1)"]),
         (lambda: tl.SGD(lr=1 / d, weight_decay=-1), ["`weight_decay`", "-1"]),
-        (lambda: tl.SGD(lr=1 / d, loss="square"), ["`loss`", "'square'", "did you mean 'squared'"]),
-        (lambda: tl.SGD(lr=1 / d, geometry="sphere"), ["`geometry`", "'sphere'", "did you mean 'spherical'"]),
-        (lambda: tl.SGD(lr=1 / d, train_second_layer=1), ["`train_second_layer`", "True or False"]),  # type: ignore[arg-type]
-        (lambda: tl.Overlaps([[1, 2], [2, 1]], [[0], [0]]), ["`Q`", "positive semidefinite", "-1"]),
+        (
+            lambda: tl.SGD(lr=1 / d, loss="square"),
+            ["`loss`", "'square'", "did you mean 'squared'"],
+        ),
+        (
+            lambda: tl.SGD(lr=1 / d, geometry="sphere"),
+            ["`geometry`", "'sphere'", "did you mean 'spherical'"],
+        ),
+        (
+            lambda: tl.SGD(lr=1 / d, train_second_layer=1),
+            ["`train_second_layer`", "True or False"],
+        ),  # type: ignore[arg-type]
+        (
+            lambda: tl.Overlaps([[1, 2], [2, 1]], [[0], [0]]),
+            ["`Q`", "positive semidefinite", "-1"],
+        ),
         (lambda: tl.Overlaps([[1.0]], [[1.5]]), ["`M`", "compatible with Q and P"]),
         (lambda: tl.Overlaps([[1.0, 0], [0.5, 1]], [[0], [0]]), ["`Q`", "symmetric"]),
         (lambda: tl.Overlaps([[NAN]], [[0.0]]), ["`Q`", "finite", "nan"]),
@@ -109,9 +143,18 @@ PROBLEM = tl.Problem("z1 + z2", "relu", width=2)
         (lambda: tl.Overlaps([[1.0]], [["x"]]), ["`M`", "array of numbers"]),
         (lambda: tl.Overlaps.random(PROBLEM, dim=1), ["`dim`", "1", "at least the 2"]),
         (lambda: tl.Overlaps.random(PROBLEM, dim=0), ["`dim`", "0"]),
-        (lambda: tl.Overlaps.random(PROBLEM, dim=10, law="uniform"), ["`law`", "'uniform'"]),
-        (lambda: tl.Overlaps.from_weights([[1.0, 0.0]], [[1.0]]), ["`W_star`", "(k, 2)"]),
-        (lambda: PROBLEM.replace(gram=np.eye(3)), ["`gram`", "2 × 2 matrix", "array([[1., 0., 0.], [0., 1., 0.]"]),
+        (
+            lambda: tl.Overlaps.random(PROBLEM, dim=10, law="uniform"),
+            ["`law`", "'uniform'"],
+        ),
+        (
+            lambda: tl.Overlaps.from_weights([[1.0, 0.0]], [[1.0]]),
+            ["`W_star`", "(k, 2)"],
+        ),
+        (
+            lambda: PROBLEM.replace(gram=np.eye(3)),
+            ["`gram`", "2 × 2 matrix", "array([[1., 0., 0.], [0., 1., 0.]"],
+        ),
         (lambda: tl.Until("norm", 1.0), ["`quantity`", "'norm'"]),
         (lambda: tl.Until("risk", -1.0), ["`value`", "-1.0"]),
         (lambda: tl.Chain(dim=0), ["`dim`", "0"]),
@@ -121,7 +164,9 @@ PROBLEM = tl.Problem("z1 + z2", "relu", width=2)
         (lambda: tl.extend.register_loss("no good"), ["`name`", "identifier"]),
     ],
 )
-def test_bad_input_is_one_sentence_with_name_value_and_remedy(make: object, words: list[str]) -> None:
+def test_bad_input_is_one_sentence_with_name_value_and_remedy(
+    make: object, words: list[str]
+) -> None:
     with pytest.raises(tl.InputError) as error:
         make()  # type: ignore[operator]
     message = str(error.value)
@@ -130,9 +175,13 @@ def test_bad_input_is_one_sentence_with_name_value_and_remedy(make: object, word
         assert word in message, message
 
 
-@pytest.mark.parametrize(("dim", "P"), [(3, None), (30, None), (500, [[1.0, 0.4], [0.4, 2.0]]), (2, None)])
+@pytest.mark.parametrize(
+    ("dim", "P"), [(3, None), (30, None), (500, [[1.0, 0.4], [0.4, 2.0]]), (2, None)]
+)
 @pytest.mark.parametrize("law", ["sphere", "gaussian"])
-def test_random_starts_have_the_law_of_random_vectors(dim: int, P: object, law: str) -> None:
+def test_random_starts_have_the_law_of_random_vectors(
+    dim: int, P: object, law: str
+) -> None:
     problem = tl.Problem("z1 + z2", "relu", width=3, gram=P)
     n = 6000
     ours = tl.Overlaps.random(problem, dim, seed=5, size=n, law=law)
@@ -145,23 +194,37 @@ def test_random_starts_have_the_law_of_random_vectors(dim: int, P: object, law: 
         W /= np.linalg.norm(W, axis=2, keepdims=True)
         np.testing.assert_allclose(np.diagonal(ours.Q, axis1=1, axis2=2), 1, atol=1e-14)
     Q, M = W @ W.swapaxes(1, 2), W @ W_star.T
-    pairs = [(ours.Q[:, 0, 1], Q[:, 0, 1]), (ours.M[:, 1, 1], M[:, 1, 1]), (ours.M[:, 0, 0], M[:, 0, 0])]
+    pairs = [
+        (ours.Q[:, 0, 1], Q[:, 0, 1]),
+        (ours.M[:, 1, 1], M[:, 1, 1]),
+        (ours.M[:, 0, 0], M[:, 0, 0]),
+    ]
     if law == "gaussian":
         pairs.append((ours.Q[:, 2, 2], Q[:, 2, 2]))
-    pairs.append((ours.Q[:, 0, 1] * ours.M[:, 0, 0] * ours.M[:, 1, 0], Q[:, 0, 1] * M[:, 0, 0] * M[:, 1, 0]))
+    pairs.append(
+        (
+            ours.Q[:, 0, 1] * ours.M[:, 0, 0] * ours.M[:, 1, 0],
+            Q[:, 0, 1] * M[:, 0, 0] * M[:, 1, 0],
+        )
+    )
     for a, b in pairs:
         assert stats.ks_2samp(a, b).pvalue > 1e-5
 
 
 def test_targets_without_any_direction_have_starts_too() -> None:
-    start = tl.Overlaps.random(tl.Problem("relu(z1)", "relu", 2, gram=[[0.0]]), 10, size=3, law="hemisphere")
+    start = tl.Overlaps.random(
+        tl.Problem("relu(z1)", "relu", 2, gram=[[0.0]]), 10, size=3, law="hemisphere"
+    )
     assert start.M.tolist() == [[[0.0], [0.0]]] * 3
     np.testing.assert_allclose(np.diagonal(start.Q_perp, axis1=1, axis2=2), 1.0)
 
 
 def test_starts_are_reproducible_and_independent_of_company() -> None:
     problem = tl.Problem("z1", "relu", width=2, second_layer="gaussian")
-    one, many = tl.Overlaps.random(problem, 100, seed=3), tl.Overlaps.random(problem, 100, seed=3, size=4)
+    one, many = (
+        tl.Overlaps.random(problem, 100, seed=3),
+        tl.Overlaps.random(problem, 100, seed=3, size=4),
+    )
     for name in ("Q", "M", "a"):
         np.testing.assert_array_equal(getattr(one, name), getattr(many, name)[0])
     assert many.batch == (4,)
@@ -171,12 +234,18 @@ def test_starts_are_reproducible_and_independent_of_company() -> None:
     assert abs(signs.sum()) < sigmas() * np.sqrt(1000)
 
 
-@pytest.mark.parametrize("P", [np.eye(2), np.array([[1.0, 0.3], [0.3, 0.5]]), np.ones((2, 2))])
+@pytest.mark.parametrize(
+    "P", [np.eye(2), np.array([[1.0, 0.3], [0.3, 0.5]]), np.ones((2, 2))]
+)
 def test_decomposition(P: np.ndarray) -> None:
     """W = M P⁺ W* + W⊥ with W⊥ orthogonal to the target, also when P is singular."""
     rng = np.random.default_rng(2)
     values, vectors = np.linalg.eigh(P)
-    W_star = vectors @ np.diag(np.sqrt(np.maximum(values, 0))) @ np.linalg.qr(rng.normal(size=(9, 2)))[0].T
+    W_star = (
+        vectors
+        @ np.diag(np.sqrt(np.maximum(values, 0)))
+        @ np.linalg.qr(rng.normal(size=(9, 2)))[0].T
+    )
     W = rng.normal(size=(3, 9))
     start = tl.Overlaps.from_weights(W, W_star)
     inside, perp = start.decompose()
@@ -193,4 +262,6 @@ def test_replace_keeps_the_rest() -> None:
     problem = tl.Problem("z1*z2", "erf", width=3, noise=0.5, gram=[[1, 0.2], [0.2, 1]])
     assert problem.replace(noise=0.1).gram == problem.gram
     assert problem.replace(target="z1").k == 1
-    assert repr(problem).startswith("Problem(target='z1*z2', activation='erf', width=3, noise=0.5, gram=")
+    assert repr(problem).startswith(
+        "Problem(target='z1*z2', activation='erf', width=3, noise=0.5, gram="
+    )

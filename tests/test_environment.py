@@ -28,7 +28,9 @@ def test_the_pattern_that_one_version_got_wrong() -> None:
     """jit(vmap(|W z|²)) with W 3 × 3 and 40 000 samples, in the precision of the caller."""
     rng = np.random.default_rng(1)
     W, z = rng.normal(size=(3, 3)), rng.normal(size=(40_000, 3))
-    ours = jax.jit(jax.vmap(lambda x: ((jnp.asarray(W) @ x) ** 2).sum()))(jnp.asarray(z))
+    ours = jax.jit(jax.vmap(lambda x: ((jnp.asarray(W) @ x) ** 2).sum()))(
+        jnp.asarray(z)
+    )
     np.testing.assert_allclose(ours, ((z @ W.T) ** 2).sum(1), rtol=1e-4, atol=1e-4)
 
 
@@ -38,13 +40,21 @@ def test_the_pattern_that_one_version_got_wrong() -> None:
         lambda out: out.at[7].add(1e-3),  # one sample of 40 000
         lambda out: jnp.roll(out, 1),
         lambda out: out * jnp.nan,
-        lambda out: out.astype(jnp.float32) if out.dtype == jnp.float64 else out,  # silently single precision
-        lambda out: out if out.dtype == jnp.float64 else out * 1.01,  # wrong in single precision only
+        lambda out: (
+            out.astype(jnp.float32) if out.dtype == jnp.float64 else out
+        ),  # silently single precision
+        lambda out: (
+            out if out.dtype == jnp.float64 else out * 1.01
+        ),  # wrong in single precision only
     ],
 )
-def test_the_check_can_fail(spoil: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_can_fail(
+    spoil: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     right = jax.jit
-    monkeypatch.setattr(environment.jax, "jit", lambda f: lambda *a: spoil(right(f)(*a)))
+    monkeypatch.setattr(
+        environment.jax, "jit", lambda f: lambda *a: spoil(right(f)(*a))
+    )
     assert environment.fields_are_right() is False
     assert environment.about()["fields"] == "WRONG: do not use this version of jax"
 
@@ -52,7 +62,16 @@ def test_the_check_can_fail(spoil: Callable[[Any], Any], monkeypatch: pytest.Mon
 def test_about() -> None:
     facts = tl.about()
     assert facts["python"] == platform.python_version()
-    for name in ("twolayer", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray"):
+    for name in (
+        "twolayer",
+        "jax",
+        "jaxlib",
+        "diffrax",
+        "equinox",
+        "numpy",
+        "scipy",
+        "xarray",
+    ):
         assert facts[name] == version(name)
     assert facts["twolayer"] == tl.__version__
     assert facts["device"].startswith(jax.devices()[0].platform)
@@ -64,7 +83,11 @@ def test_about() -> None:
 def test_the_version_that_miscompiles_is_excluded() -> None:
     from importlib.metadata import requires
 
-    (jax_line,) = [line for line in requires("twolayer") or [] if line.startswith("jax") and "jaxtyping" not in line]
+    (jax_line,) = [
+        line
+        for line in requires("twolayer") or []
+        if line.startswith("jax") and "jaxtyping" not in line
+    ]
     assert "!=0.10.2" in jax_line
 
 
@@ -79,7 +102,13 @@ def test_double_precision_is_a_private_matter(setting: bool) -> None:
         problem = tl.Problem("He2(z1)", "He2", noise=0.1)
         start = tl.Overlaps([[1.0]], [[0.5]])
         result = tl.solve(
-            problem, tl.SGD(lr="0.1/d", geometry="projected"), tl.Chain(20), start, time=0.1, save=2, seeds=2
+            problem,
+            tl.SGD(lr="0.1/d", geometry="projected"),
+            tl.Chain(20),
+            start,
+            time=0.1,
+            save=2,
+            seeds=2,
         )
         moments = tl.moments(problem, start)
         assert tl.about()["fields"] == "right"
@@ -159,12 +188,27 @@ def test_any_listener_will_do() -> None:
         def finish(self) -> None:
             heard.append("finished")
 
-    problem, start = tl.Problem("He2(z1)", "He2", noise=0.1), tl.Overlaps([[1.0]], [[0.5]])
+    problem, start = (
+        tl.Problem("He2(z1)", "He2", noise=0.1),
+        tl.Overlaps([[1.0]], [[0.5]]),
+    )
     algorithm = tl.SGD(lr="0.1/d", geometry="projected")
-    tl.solve(problem, algorithm, tl.Chain(20), start, steps=20, save=2, seeds=2, progress=Listener())
+    tl.solve(
+        problem,
+        algorithm,
+        tl.Chain(20),
+        start,
+        steps=20,
+        save=2,
+        seeds=2,
+        progress=Listener(),
+    )
     assert heard[0] == ("chain", 20)
     assert heard[-2:] == [20, "finished"]
     positions = heard[1:-1]
     assert positions == sorted(positions)
-    with pytest.raises(tl.InputError, match="`progress` must be True, False, None or an object with begin"):
+    with pytest.raises(
+        tl.InputError,
+        match="`progress` must be True, False, None or an object with begin",
+    ):
         tl.solve(problem, algorithm, tl.Chain(20), start, steps=20, progress="loud")

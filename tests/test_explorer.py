@@ -40,7 +40,10 @@ def silent() -> Voice:
 
 
 def changed(**tables: dict[str, Any]) -> dict[str, Any]:
-    return {**TASK, **{name: {**TASK.get(name, {}), **table} for name, table in tables.items()}}
+    return {
+        **TASK,
+        **{name: {**TASK.get(name, {}), **table} for name, table in tables.items()},
+    }
 
 
 def test_every_figure_of_the_gallery_opens_a_preset() -> None:
@@ -58,7 +61,9 @@ def test_presets_are_tasks_that_some_method_follows(preset: dict[str, Any]) -> N
     task.run_arguments()
     found = tl.support(problem, task.algorithm()).methods
     named = task.table.run.methods or ["ode", "chain"]
-    assert {word.lower() for word in found} >= set(named), "what the preset shows applies to it"
+    assert {word.lower() for word in found} >= set(named), (
+        "what the preset shows applies to it"
+    )
 
 
 def test_published_setups_are_tasks() -> None:
@@ -88,7 +93,9 @@ def test_runs_are_bounded_by_their_cost() -> None:
         check_cost(1.0, 2**40)
     long = changed(run={"dim": 10**8, "time": 3.0})
     event, data = answer("run", long, {}, silent())
-    assert event == "error" and "at most 10 min" in data["error"] and data["status"] == 422
+    assert (
+        event == "error" and "at most 10 min" in data["error"] and data["status"] == 422
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,29 +122,49 @@ def test_copied_python_and_toml_are_the_same_task(tmp_path: Path) -> None:
     assert tomllib.loads(as_toml(task)) == TASK
     assert "twolayer compare task.toml --methods ode,chain" in as_shell(task)
     for preset in classics():
-        assert tomllib.loads(as_toml(task_from(preset["task"], "page"))) == preset["task"]
+        assert (
+            tomllib.loads(as_toml(task_from(preset["task"], "page"))) == preset["task"]
+        )
 
 
 def test_runs_stream_seed_by_seed_and_are_those_of_solve() -> None:
     heard: list[tuple[str, Any]] = []
     task = task_from(TASK, "page")
-    end = solving.run(task, {"method": "chain"}, Voice(lambda event, data: heard.append((event, data))))
+    end = solving.run(
+        task,
+        {"method": "chain"},
+        Voice(lambda event, data: heard.append((event, data))),
+    )
     assert end == {"seeds": 6}
     bands = [data for event, data in heard if event == "band"]
     assert [band["count"] for band in bands] == [4, 6]
     whole = tl.solve(
-        task.problem(), task.algorithm(), tl.Chain(64), task.start(task.problem()), time=0.25, save=4, seeds=6
+        task.problem(),
+        task.algorithm(),
+        tl.Chain(64),
+        task.start(task.problem()),
+        time=0.25,
+        save=4,
+        seeds=6,
     )
     together = np.concatenate([band["risks"] for band in bands])
     assert np.array_equal(together, whole.risk.values), "blocks are runs of one solve"
     assert np.allclose(bands[-1]["M"]["mean"], whole.M.values.mean(axis=0), rtol=1e-14)
     (verdict,) = [data for event, data in heard if event == "verdict"]
-    assert verdict["reference"] == "ode" and {row["quantity"] for row in verdict["rows"]} == {"risk", "M1", "Q"}
+    assert verdict["reference"] == "ode" and {
+        row["quantity"] for row in verdict["rows"]
+    } == {"risk", "M1", "Q"}
     # the twin: another seed gives other runs
     heard.clear()
     other = task_from(changed(run={"seed": 1}), "page")
-    solving.run(other, {"method": "chain"}, Voice(lambda event, data: heard.append((event, data))))
-    assert not np.array_equal(np.concatenate([d["risks"] for e, d in heard if e == "band"]), together)
+    solving.run(
+        other,
+        {"method": "chain"},
+        Voice(lambda event, data: heard.append((event, data))),
+    )
+    assert not np.array_equal(
+        np.concatenate([d["risks"] for e, d in heard if e == "band"]), together
+    )
 
 
 def test_a_withdrawn_run_stops() -> None:
@@ -147,7 +174,10 @@ def test_a_withdrawn_run_stops() -> None:
 
 
 def test_descriptions_become_tables() -> None:
-    problem, algorithm = tl.Problem("z1 + z1*z2", "erf", width=2), tl.SGD(lr="0.1/d", loss="correlation")
+    problem, algorithm = (
+        tl.Problem("z1 + z1*z2", "erf", width=2),
+        tl.SGD(lr="0.1/d", loss="correlation"),
+    )
     start = tl.Overlaps.random(problem, 500, seed=4)
     task = task_from(tables_of(problem, algorithm, start, time=2.0), "page")
     assert task.problem() == problem and task.algorithm() == algorithm
@@ -176,7 +206,13 @@ class Idle:
 
     async def close(self) -> None: ...
 
-    def submit(self, kind: str, task: dict[str, Any], options: dict[str, Any], ahead: bool = False) -> Inquiry:
+    def submit(
+        self,
+        kind: str,
+        task: dict[str, Any],
+        options: dict[str, Any],
+        ahead: bool = False,
+    ) -> Inquiry:
         if len(self.waiting) >= self.room:
             raise Busy
         job = Inquiry(len(self.waiting) + 1, kind, task, options)
@@ -189,18 +225,33 @@ class Idle:
 
 
 def ask(
-    path: str, *, token: str | None = None, room: int = 99, method: str = "POST", body: Any = None, **headers: str
+    path: str,
+    *,
+    token: str | None = None,
+    room: int = 99,
+    method: str = "POST",
+    body: Any = None,
+    **headers: str,
 ) -> Any:
     """One request to an application without processes; headers with _ for -."""
     import asyncio
 
     app = create_app(Idle(room), frozenset({"127.0.0.1:8000"}), token)  # type: ignore[arg-type]
-    content = json.dumps({"task": TASK} if body is None else body).encode() if method == "POST" else b""
-    given = {"content-type": "application/json", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    content = (
+        json.dumps({"task": TASK} if body is None else body).encode()
+        if method == "POST"
+        else b""
+    )
+    given = {
+        "content-type": "application/json",
+        **{name.replace("_", "-"): value for name, value in headers.items()},
+    }
 
     async def send() -> httpx.Response:
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as client:
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://127.0.0.1:8000"
+        ) as client:
             return await client.request(method, path, content=content, headers=given)
 
     return asyncio.run(send())
@@ -211,7 +262,9 @@ def test_requests_from_elsewhere_are_refused() -> None:
     assert ask("/api/formula", origin="http://127.0.0.1:8000").status_code == 200
     assert ask("/api/formula", origin="http://evil.example").status_code == 403
     assert ask("/api/formula", origin="null").status_code == 403
-    assert ask("/api/formula", host="evil.example").status_code == 421, "a name that was pointed here"
+    assert ask("/api/formula", host="evil.example").status_code == 421, (
+        "a name that was pointed here"
+    )
     assert ask("/api/formula", host="127.0.0.1:9").status_code == 421
     assert ask("/api/formula", sec_fetch_site="cross-site").status_code == 403
     assert ask("/api/formula", content_type="text/plain").status_code == 415
@@ -220,11 +273,18 @@ def test_requests_from_elsewhere_are_refused() -> None:
 
 def test_other_hosts_need_the_token() -> None:
     assert ask("/api/formula", token="right").status_code == 401
-    assert ask("/api/formula", token="right", x_twolayer_token="wrong").status_code == 401
-    assert ask("/api/formula", token="right", x_twolayer_token="right").status_code == 200
+    assert (
+        ask("/api/formula", token="right", x_twolayer_token="wrong").status_code == 401
+    )
+    assert (
+        ask("/api/formula", token="right", x_twolayer_token="right").status_code == 200
+    )
     assert ask("/", token="right", method="GET").status_code == 401
     assert ask("/?token=right", token="right", method="GET").status_code == 200
-    assert ask("/api/catalogue?token=wrong", token="right", method="GET").status_code == 401
+    assert (
+        ask("/api/catalogue?token=wrong", token="right", method="GET").status_code
+        == 401
+    )
 
 
 def test_answers_carry_a_policy_and_nothing_reads_files() -> None:
@@ -232,7 +292,14 @@ def test_answers_carry_a_policy_and_nothing_reads_files() -> None:
     policy = page.headers["content-security-policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy
     assert page.headers["x-content-type-options"] == "nosniff"
-    for path in ("/..%2f..%2fserver.py", "/%2e%2e/server.py", "/etc/passwd", "/server.py", "/static", "/%00"):
+    for path in (
+        "/..%2f..%2fserver.py",
+        "/%2e%2e/server.py",
+        "/etc/passwd",
+        "/server.py",
+        "/static",
+        "/%00",
+    ):
         assert ask(path, method="GET").status_code == 404
 
 
@@ -252,22 +319,48 @@ def test_questions_are_checked_before_they_are_queued() -> None:
     ):
         assert words in ask("/api/theory", body=body).json()["refused"]
     assert ask("/api/nothing").status_code == 404
-    assert ask("/api/formula", body={"task": TASK, "options": {"key": "x" * 70_000}}).status_code == 413
+    assert (
+        ask(
+            "/api/formula", body={"task": TASK, "options": {"key": "x" * 70_000}}
+        ).status_code
+        == 413
+    )
     assert ask("/api/theory", room=0).status_code == 429
-    assert ask("/api/family", body={"task": TASK, "options": {"values": list(range(25))}}).json()["refused"]
+    assert ask(
+        "/api/family", body={"task": TASK, "options": {"values": list(range(25))}}
+    ).json()["refused"]
 
 
 def test_the_page_asks_for_nothing_but_its_server() -> None:
     folder = Path(tl.__file__).parent / "explorer" / "static"
-    files = {name: (folder / f"explorer.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
+    files = {
+        name: (folder / f"explorer.{name}").read_text(encoding="utf-8")
+        for name in ("html", "css", "js")
+    }
     asked = re.findall(r'(?:src|href)="([^"]*)"', files["html"])
-    assert [word for word in asked if not word.startswith("data:")] == ["explorer.css", "explorer.js"]
+    assert [word for word in asked if not word.startswith("data:")] == [
+        "explorer.css",
+        "explorer.js",
+    ]
     fonts = set(re.findall(r"url\(([^)]*)\)|@import", files["css"]))
-    assert fonts and all((folder / font).suffix == ".woff2" and (folder / font).exists() for font in fonts)
-    assert not re.search(r"\b(eval|importScripts)\(|XMLHttpRequest|new Function|WebSocket", files["js"])
-    common = ("KaTeX_Main-Regular.woff2", "KaTeX_Math-Italic.woff2", "KaTeX_Size1-Regular.woff2")
+    assert fonts and all(
+        (folder / font).suffix == ".woff2" and (folder / font).exists()
+        for font in fonts
+    )
+    assert not re.search(
+        r"\b(eval|importScripts)\(|XMLHttpRequest|new Function|WebSocket", files["js"]
+    )
+    common = (
+        "KaTeX_Main-Regular.woff2",
+        "KaTeX_Math-Italic.woff2",
+        "KaTeX_Size1-Regular.woff2",
+    )
     assert set(common) < fonts, "the others are for tall brackets"
-    assert sum(len(x.encode()) for x in files.values()) + sum((folder / x).stat().st_size for x in common) < 400_000
+    assert (
+        sum(len(x.encode()) for x in files.values())
+        + sum((folder / x).stat().st_size for x in common)
+        < 400_000
+    )
 
 
 def test_answers_are_not_held_back() -> None:
@@ -279,12 +372,20 @@ def test_answers_are_not_held_back() -> None:
 
 def test_the_catalogue_holds_all_the_page_needs() -> None:
     found = ask("/api/catalogue", method="GET").json()
-    assert found["limits"]["width"] == LIMITS.width and found["task"] is None and found["version"] == tl.__version__
+    assert (
+        found["limits"]["width"] == LIMITS.width
+        and found["task"] is None
+        and found["version"] == tl.__version__
+    )
 
 
-def test_the_command_says_no(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_command_says_no(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     wide = tmp_path / "wide.toml"
-    wide.write_text('[problem]\ntarget = "z1"\nactivation = "erf"\nwidth = 100\n[algorithm]\nlr = 0.1\n')
+    wide.write_text(
+        '[problem]\ntarget = "z1"\nactivation = "erf"\nwidth = 100\n[algorithm]\nlr = 0.1\n'
+    )
     for arguments, words in (
         (["nowhere.toml"], "must exist"),
         ([str(wide)], "at most 64 neurons"),
@@ -292,7 +393,10 @@ def test_the_command_says_no(capsys: pytest.CaptureFixture[str], tmp_path: Path)
         (["--host", "no such host", "--no-browser"], "cannot listen"),
         (["--set", "run.dim=3"], "--set has no effect without a task file"),
         (["--figure", "escape-dimensoin"], "did you mean 'escape-dimension'"),
-        ([str(wide), "--figure", "escape-dimension"], "--figure has no effect with a task file"),
+        (
+            [str(wide), "--figure", "escape-dimension"],
+            "--figure has no effect with a task file",
+        ),
     ):
         assert main(["explore", *arguments]) == 2
         assert words in capsys.readouterr().err

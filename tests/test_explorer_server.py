@@ -42,7 +42,9 @@ def client(server: Explorer) -> Iterator[httpx.Client]:
         yield opened
 
 
-def ask(client: httpx.Client, kind: str, task: Any = TASK, **options: Any) -> httpx.Response:
+def ask(
+    client: httpx.Client, kind: str, task: Any = TASK, **options: Any
+) -> httpx.Response:
     return client.post(f"/api/{kind}", json={"task": task, "options": options})
 
 
@@ -56,33 +58,59 @@ def test_a_description_is_answered(client: httpx.Client) -> None:
     assert (found["information"], found["leap"], found["chain"]) == (2, 2, [[2, 1]])
     listed = ask(client, "support").json()
     assert "ODE" in listed["methods"] and "batch" in listed["reasons"]["GiantSteps"]
-    assert ask(client, "text", methods=["ode", "chain"]).json()["bibtex"].startswith("@")
+    assert (
+        ask(client, "text", methods=["ode", "chain"]).json()["bibtex"].startswith("@")
+    )
 
 
 def test_curves_are_those_of_solve(client: httpx.Client) -> None:
     shown = ask(client, "theory").json()
-    solved = solving.theory(task_from(TASK, "the task"), {}, Voice(lambda event, data: None))
-    assert shown["risk"] == solved["risk"].tolist() and shown["M"] == solved["M"].tolist()
+    solved = solving.theory(
+        task_from(TASK, "the task"), {}, Voice(lambda event, data: None)
+    )
+    assert (
+        shown["risk"] == solved["risk"].tolist() and shown["M"] == solved["M"].tolist()
+    )
     assert "is simulated" in ask(client, "theory", method="chain").json()["refused"]
-    assert "Methods that can" in ask(client, "theory", method="giantsteps").json()["refused"]
+    assert (
+        "Methods that can"
+        in ask(client, "theory", method="giantsteps").json()["refused"]
+    )
 
 
 def test_everything_known_about_a_task(client: httpx.Client) -> None:
-    single = {**TASK, "problem": {"target": "z1**2", "activation": "square"}, "start": {"Q": [[1.0]], "M": [[0.1]]}}
-    single |= {"run": {"dim": 1000, "time": 1.0}, "algorithm": {"lr": "0.08/d", "geometry": "projected"}}
+    single = {
+        **TASK,
+        "problem": {"target": "z1**2", "activation": "square"},
+        "start": {"Q": [[1.0]], "M": [[0.1]]},
+    }
+    single |= {
+        "run": {"dim": 1000, "time": 1.0},
+        "algorithm": {"lr": "0.08/d", "geometry": "projected"},
+    }
     times = ask(client, "escape", single).json()["times"]
     assert times["annealed"] < times["quenched"]
     hill = ask(client, "landscape", single).json()
-    assert hill["phi"][100] == max(hill["phi"]) and hill["phi"][0] == pytest.approx(0.0, abs=1e-9)
+    assert hill["phi"][100] == max(hill["phi"]) and hill["phi"][0] == pytest.approx(
+        0.0, abs=1e-9
+    )
     plane = ask(client, "phases", single).json()
     assert (
-        plane["ell"] == 2 and len(plane["cells"]) == len(plane["delta"]) and plane["here"]["regime"] in plane["regimes"]
+        plane["ell"] == 2
+        and len(plane["cells"]) == len(plane["delta"])
+        and plane["here"]["regime"] in plane["regimes"]
     )
     best = ask(client, "best", single, alpha=2.0).json()
-    assert best["threshold"] == pytest.approx(0.5, abs=1e-6) and best["alpha"][-1] == 2.0
+    assert (
+        best["threshold"] == pytest.approx(0.5, abs=1e-6) and best["alpha"][-1] == 2.0
+    )
     known = tl.best_possible("z1**2", [best["alpha"][30]]).excess_risk[0]
-    assert best["excess_risk"][30] == pytest.approx(known, rel=1e-6) and best["excess_risk"][0] == pytest.approx(1.0)
-    assert "one neuron" in ask(client, "landscape").json()["refused"], "two neurons have no φ(m)"
+    assert best["excess_risk"][30] == pytest.approx(known, rel=1e-6) and best[
+        "excess_risk"
+    ][0] == pytest.approx(1.0)
+    assert "one neuron" in ask(client, "landscape").json()["refused"], (
+        "two neurons have no φ(m)"
+    )
     file = ask(client, "netcdf", method="chain").json()
     assert file["name"].endswith(".nc") and len(file["base64"]) > 1000
 
@@ -97,18 +125,37 @@ def events(response: httpx.Response) -> Iterator[tuple[str, Any]]:
 
 
 def test_runs_stream_and_end(client: httpx.Client) -> None:
-    body = {"task": {**TASK, "run": {**TASK["run"], "seeds": 8}}, "options": {"method": "chain"}}
+    body = {
+        "task": {**TASK, "run": {**TASK["run"], "seeds": 8}},
+        "options": {"method": "chain"},
+    }
     with client.stream("POST", "/api/run", json=body) as response:
         names = [event for event, _ in events(response) if event != "progress"]
-    assert names[:2] == ["job", "start"] and names[-1] == "done" and names.count("band") == 2 and "verdict" in names
-    body = {"task": TASK, "options": {"key": "algorithm.lr", "values": ["0.1/d", "0.3/d", "-1"]}}
+    assert (
+        names[:2] == ["job", "start"]
+        and names[-1] == "done"
+        and names.count("band") == 2
+        and "verdict" in names
+    )
+    body = {
+        "task": TASK,
+        "options": {"key": "algorithm.lr", "values": ["0.1/d", "0.3/d", "-1"]},
+    }
     with client.stream("POST", "/api/family", json=body) as response:
         curves = [data for event, data in events(response) if event == "curve"]
-    assert len(curves) == 3 and curves[0]["risk"] != curves[1]["risk"] and "must be" in curves[2]["error"]
+    assert (
+        len(curves) == 3
+        and curves[0]["risk"] != curves[1]["risk"]
+        and "must be" in curves[2]["error"]
+    )
 
 
-def test_a_run_is_withdrawn_within_a_moment(client: httpx.Client, server: Explorer) -> None:
-    with client.stream("POST", "/api/run", json={"task": LONG, "options": {}}) as response:
+def test_a_run_is_withdrawn_within_a_moment(
+    client: httpx.Client, server: Explorer
+) -> None:
+    with client.stream(
+        "POST", "/api/run", json={"task": LONG, "options": {}}
+    ) as response:
         said = events(response)
         _, number = next(said)
         assert next(said)[0] == "start"
@@ -122,8 +169,12 @@ def test_a_run_is_withdrawn_within_a_moment(client: httpx.Client, server: Explor
         time.sleep(0.01)
 
 
-def test_one_tab_does_not_wait_for_another(client: httpx.Client, server: Explorer) -> None:
-    with client.stream("POST", "/api/run", json={"task": LONG, "options": {}}) as response:
+def test_one_tab_does_not_wait_for_another(
+    client: httpx.Client, server: Explorer
+) -> None:
+    with client.stream(
+        "POST", "/api/run", json={"task": LONG, "options": {}}
+    ) as response:
         said = events(response)
         next(said)
         with httpx.Client(base_url=server.url, timeout=60) as other:
@@ -133,25 +184,41 @@ def test_one_tab_does_not_wait_for_another(client: httpx.Client, server: Explore
 def test_a_crowd_is_answered_or_refused(server: Explorer) -> None:
     async def crowd() -> list[httpx.Response]:
         limits = httpx.Limits(max_connections=250)
-        async with httpx.AsyncClient(base_url=server.url, timeout=120, limits=limits) as client:
+        async with httpx.AsyncClient(
+            base_url=server.url, timeout=120, limits=limits
+        ) as client:
             body = {"task": TASK, "options": {}}
-            return await asyncio.gather(*(client.post("/api/formula", json=body) for _ in range(200)))
+            return await asyncio.gather(
+                *(client.post("/api/formula", json=body) for _ in range(200))
+            )
 
     answers = asyncio.run(crowd())
     statuses = {answer.status_code for answer in answers}
     assert statuses <= {200, 429} and 200 in statuses
-    assert all("retry-after" in answer.headers for answer in answers if answer.status_code == 429)
+    assert all(
+        "retry-after" in answer.headers
+        for answer in answers
+        if answer.status_code == 429
+    )
 
 
 def test_a_worker_that_dies_is_replaced(client: httpx.Client, server: Explorer) -> None:
-    with client.stream("POST", "/api/run", json={"task": LONG, "options": {}}) as response:
+    with client.stream(
+        "POST", "/api/run", json={"task": LONG, "options": {}}
+    ) as response:
         said = events(response)
         _, number = next(said)
         assert next(said)[0] == "start"
-        busy = next(w for w in workers(server) if w.job is not None and w.job.number == number)
+        busy = next(
+            w for w in workers(server) if w.job is not None and w.job.number == number
+        )
         os.kill(busy.process.pid, signal.SIGSEGV)
         event, data = list(said)[-1]
-    assert event == "error" and "ended unexpectedly" in data["error"] and data["status"] == 503
+    assert (
+        event == "error"
+        and "ended unexpectedly" in data["error"]
+        and data["status"] == 503
+    )
     assert ask(client, "support").status_code == 200
 
 
@@ -173,7 +240,9 @@ def test_a_question_survives_its_worker_once() -> None:
         for worker in (job.worker, pool.workers[1]):
             assert worker is not None
             worker.kill()
-            assert pool._free(job) is not worker, "what is being ended takes no question"
+            assert pool._free(job) is not worker, (
+                "what is being ended takes no question"
+            )
             pool._lost(worker, -11)
         event, data = [x async for x in job.stream()][-1]
         for task in pool._later:
@@ -185,21 +254,37 @@ def test_a_question_survives_its_worker_once() -> None:
 
 def test_random_requests_never_break_it(client: httpx.Client, server: Explorer) -> None:
     seen = asyncio.run(explorer_fuzz.fuzz(server.url, 60, seed=1, dear=0.0))
-    assert sum(seen.values()) == 60 and 500 not in seen and seen[422] > 2 and seen[200] > 20
+    assert (
+        sum(seen.values()) == 60
+        and 500 not in seen
+        and seen[422] > 2
+        and seen[200] > 20
+    )
     assert client.get("/api/catalogue").status_code == 200
 
 
 def test_the_command_serves_and_ends_at_once(tmp_path: Path) -> None:
     example = Path(__file__).parent.parent / "examples" / "phase_retrieval.toml"
-    command = [sys.executable, "-m", "twolayer", "explore", str(example), "--no-browser"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "twolayer",
+        "explore",
+        str(example),
+        "--no-browser",
+    ]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     line = process.stdout.readline()
     address = re.search(r"http://127\.0\.0\.1:\d+/", line)
     assert address is not None
     page = httpx.get(address[0])
     assert page.status_code == 200 and "<title>" in page.text
-    assert httpx.get(f"{address[0]}api/catalogue").json()["task"]["problem"]["width"] == 4
+    assert (
+        httpx.get(f"{address[0]}api/catalogue").json()["task"]["problem"]["width"] == 4
+    )
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=10) == 0
     assert "Traceback" not in process.communicate()[1]

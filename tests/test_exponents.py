@@ -47,10 +47,21 @@ def test_the_table_has_27_rows() -> None:
 # three variables in sign take seconds
 @pytest.mark.parametrize(
     ("text", "first", "square", "cube", "chain", "generative"),
-    [pytest.param(*row, marks=[pytest.mark.slow] if "z3" in row[0] and "sign" in row[0] else []) for row in TABLE],
+    [
+        pytest.param(
+            *row,
+            marks=[pytest.mark.slow] if "z3" in row[0] and "sign" in row[0] else [],
+        )
+        for row in TABLE
+    ],
 )
 def test_table(
-    text: str, first: int, square: int | None, cube: int, chain: list[object], generative: list[object]
+    text: str,
+    first: int,
+    square: int | None,
+    cube: int,
+    chain: list[object],
+    generative: list[object],
 ) -> None:
     result = tl.analyse(text)
     assert result.information == first
@@ -79,7 +90,9 @@ def test_table(
         ("z1 + z1*z2*z3", [(1, 1), (2, 2)], [(1, 1), (2, 2)]),
     ],
 )
-def test_targets_outside_the_table(text: str, chain: list[object], generative: list[object]) -> None:
+def test_targets_outside_the_table(
+    text: str, chain: list[object], generative: list[object]
+) -> None:
     result = tl.analyse(text)
     assert (result.chain, result.generative_chain) == (chain, generative)
 
@@ -102,7 +115,9 @@ def test_no_coordinate_plays_a_role(seed: int) -> None:
 def test_directions_come_out_as_vectors() -> None:
     result = tl.analyse("tanh(z1 + He3(z2))")
     np.testing.assert_allclose(result.directions[0], [0.7678, -0.6407], atol=1e-4)
-    np.testing.assert_allclose(result.directions @ result.directions.T, np.eye(2), atol=1e-12)
+    np.testing.assert_allclose(
+        result.directions @ result.directions.T, np.eye(2), atol=1e-12
+    )
 
 
 def test_a_direction_that_does_not_enter_is_named() -> None:
@@ -112,7 +127,9 @@ def test_a_direction_that_does_not_enter_is_named() -> None:
     assert result.generative_leap == 1
     assert "does not enter" in str(result)
     combined = tl.analyse("cos(2*z1 + z2)")
-    np.testing.assert_allclose(np.abs(combined.unused), [[0.4472136, 0.8944272]], atol=1e-6)
+    np.testing.assert_allclose(
+        np.abs(combined.unused), [[0.4472136, 0.8944272]], atol=1e-6
+    )
     assert len(tl.analyse("relu(z1 + z2)").unused) == 1
     assert tl.analyse("sign(z1)**2").information is None
 
@@ -132,7 +149,9 @@ STAIRCASES = [
 
 
 @pytest.mark.parametrize(("text", "shifted", "relu", "erf"), STAIRCASES)
-def test_staircases(text: str, shifted: list[int], relu: list[int], erf: list[int]) -> None:
+def test_staircases(
+    text: str, shifted: list[int], relu: list[int], erf: list[int]
+) -> None:
     result = tl.analyse(text)
     assert result.staircase("tanh(z + 0.7)") == shifted
     assert result.staircase("relu") == relu
@@ -152,7 +171,9 @@ def test_staircases(text: str, shifted: list[int], relu: list[int], erf: list[in
 )
 def test_reused_batches_see_more(text: str, steps: list[int | None]) -> None:
     assert tl.analyse(text).staircase(reuse=True) == steps
-    assert tl.analyse("He3(z1)").staircase("He2", reuse=True) == [None]  # w → −w is a symmetry of an even student
+    assert tl.analyse("He3(z1)").staircase("He2", reuse=True) == [
+        None
+    ]  # w → −w is a symmetry of an even student
 
 
 def test_hermite_and_latex() -> None:

@@ -23,7 +23,11 @@ pytestmark = pytest.mark.usefixtures("x64")
     ("text", "values", "expected"),
     [
         ("z1 + z1*z2", {"z1": 2.0, "z2": 3.0}, 8.0),
-        ("sign(z1*z2*z3) + He4(z1)", {"z1": 2.0, "z2": -1.0, "z3": 1.0}, -1 + 16 - 24 + 3),
+        (
+            "sign(z1*z2*z3) + He4(z1)",
+            {"z1": 2.0, "z2": -1.0, "z3": 1.0},
+            -1 + 16 - 24 + 3,
+        ),
         ("tanh(z1 + He3(z2))", {"z1": 0.5, "z2": 2.0}, math.tanh(0.5 + 8 - 6)),
         ("-z1**2", {"z1": 3.0}, -9.0),
         ("2**3**2", {}, 512.0),
@@ -95,13 +99,19 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
 
 
 leaves = st.one_of(
-    st.sampled_from(["z1", "z2", "z3"]), st.integers(0, 9).map(str), st.sampled_from(["0.5", "1e-3", "2.25"])
+    st.sampled_from(["z1", "z2", "z3"]),
+    st.integers(0, 9).map(str),
+    st.sampled_from(["0.5", "1e-3", "2.25"]),
 )
 trees = st.recursive(
     leaves,
     lambda inner: st.one_of(
-        st.tuples(inner, st.sampled_from("+-*"), inner).map(lambda t: f"({t[0]}){t[1]}({t[2]})"),
-        st.tuples(st.sampled_from([*FUNCTIONS, "He2", "He3", "h4"]), inner).map(lambda t: f"{t[0]}({t[1]})"),
+        st.tuples(inner, st.sampled_from("+-*"), inner).map(
+            lambda t: f"({t[0]}){t[1]}({t[2]})"
+        ),
+        st.tuples(st.sampled_from([*FUNCTIONS, "He2", "He3", "h4"]), inner).map(
+            lambda t: f"{t[0]}({t[1]})"
+        ),
         st.tuples(inner, st.integers(0, 3)).map(lambda t: f"({t[0]})**{t[1]}"),
         inner.map(lambda t: f"-({t})"),
     ),
@@ -120,7 +130,10 @@ ORACLE = {
     "He2": lambda x: x**2 - 1,
     "He3": lambda x: x**3 - 3 * x,
     "h4": lambda x: (x**4 - 6 * x**2 + 3) / math.sqrt(24),
-    **{name: getattr(np, name) for name in ("tanh", "sign", "abs", "exp", "log", "sin", "cos", "sqrt")},
+    **{
+        name: getattr(np, name)
+        for name in ("tanh", "sign", "abs", "exp", "log", "sin", "cos", "sqrt")
+    },
 }
 
 
@@ -131,11 +144,19 @@ def test_values_agree_with_python_and_text_is_canonical(text: str) -> None:
         expression = parse(text)
     except InputError:
         return
-    z = {"z1": np.array([0.3, -1.1]), "z2": np.array([1.7, 0.2]), "z3": np.array([-0.4, 2.0])}
+    z = {
+        "z1": np.array([0.3, -1.1]),
+        "z2": np.array([1.7, 0.2]),
+        "z3": np.array([-0.4, 2.0]),
+    }
     with np.errstate(all="ignore"):
         # Python itself is the oracle here, on text that the strategy above generated
-        expected = np.broadcast_to(eval(text, {"__builtins__": {}}, {**ORACLE, **z}), (2,))
-    got = np.broadcast_to(np.asarray(expression(**{k: jnp.asarray(v) for k, v in z.items()})), (2,))
+        expected = np.broadcast_to(
+            eval(text, {"__builtins__": {}}, {**ORACLE, **z}), (2,)
+        )
+    got = np.broadcast_to(
+        np.asarray(expression(**{k: jnp.asarray(v) for k, v in z.items()})), (2,)
+    )
     fine = np.isfinite(expected) & (np.abs(expected) < 1e12)
     np.testing.assert_allclose(got[fine], expected[fine], rtol=1e-9, atol=1e-9)
     again = parse(str(expression))
@@ -161,7 +182,9 @@ def test_polynomial_expansion_agrees_with_evaluation(text: str) -> None:
 
 
 def test_latex_and_constants() -> None:
-    assert parse("z1**2/3 + abs(z2)").latex == r"\frac{z_{1}^{2}}{3} + \left|z_{2}\right|"
+    assert (
+        parse("z1**2/3 + abs(z2)").latex == r"\frac{z_{1}^{2}}{3} + \left|z_{2}\right|"
+    )
     assert constant(parse("2*sin(pi/2) - 1").tree) == pytest.approx(1.0)
     assert constant(parse("z1").tree) is None
     assert parse("0.5*z**2", "z", "activation").variables == ("z",)
@@ -171,7 +194,16 @@ def test_latex_and_constants() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["(z1**2)**3", "-(z1*z2)", "(-z1)**2", "2**-1*z1", "z1 - (z2 - z3)", "z1/(z2/z3)", "-(-z1)"]
+    "text",
+    [
+        "(z1**2)**3",
+        "-(z1*z2)",
+        "(-z1)**2",
+        "2**-1*z1",
+        "z1 - (z2 - z3)",
+        "z1/(z2/z3)",
+        "-(-z1)",
+    ],
 )
 def test_text_reads_back(text: str) -> None:
     expression = parse(text)

@@ -54,7 +54,9 @@ def kept(monkeypatch: pytest.MonkeyPatch, die_at: int | None = None) -> list[int
     [tl.Chain(50), tl.Chain(50, engine="jax"), tl.Vectors(20), tl.SDE(400)],
     ids=["compiled", "jax", "vectors", "sde"],
 )
-def test_a_killed_run_goes_on_bit_by_bit(method: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_run_goes_on_bit_by_bit(
+    method: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run: dict[str, Any] = {"time": 0.4, "save": 5, "seeds": 3, "seed": 4}
     expected = tl.solve(PROBLEM, ALGORITHM, method, START, **run)
     path = tmp_path / "run.npz"
@@ -71,14 +73,23 @@ def test_a_killed_run_goes_on_bit_by_bit(method: Any, tmp_path: Path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_checkpoint_belongs_to_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_belongs_to_one_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, run = tmp_path / "run.npz", {"steps": 10, "save": 5, "seeds": 2}
     kept(monkeypatch, die_at=1)
     with pytest.raises(Killed):
         tl.solve(PROBLEM, ALGORITHM, tl.Chain(50), START, **run, checkpoint=path)
     for other in ({"seed": 1}, {"steps": 11}):
         with pytest.raises(tl.InputError, match="belongs to another run"):
-            tl.solve(PROBLEM, ALGORITHM, tl.Chain(50), START, **{**run, **other}, checkpoint=path)
+            tl.solve(
+                PROBLEM,
+                ALGORITHM,
+                tl.Chain(50),
+                START,
+                **{**run, **other},
+                checkpoint=path,
+            )
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(tl.InputError, match="damaged or foreign"):
         tl.solve(PROBLEM, ALGORITHM, tl.Chain(50), START, **run, checkpoint=path)
@@ -91,13 +102,20 @@ def test_a_checkpoint_belongs_to_one_run(tmp_path: Path, monkeypatch: pytest.Mon
     ("method", "algorithm", "path", "message"),
     [
         (tl.ODE(), ALGORITHM, "x.npz", "cannot be taken up again"),
-        (tl.Chain(50), tl.SGD("0.1/d", rule="adagrad_norm(1)"), "x.npz", "cannot be taken up again"),
+        (
+            tl.Chain(50),
+            tl.SGD("0.1/d", rule="adagrad_norm(1)"),
+            "x.npz",
+            "cannot be taken up again",
+        ),
         (tl.Chain(50), ALGORITHM, "x.nc", "must end in .npz"),
         (tl.Chain(50), ALGORITHM, 3, "`checkpoint` must be a path"),
         (tl.Chain(50), ALGORITHM, "nowhere/x.npz", "must lie in an existing folder"),
     ],
 )
-def test_runs_that_have_no_checkpoint(method: Any, algorithm: Any, path: Any, message: str, tmp_path: Path) -> None:
+def test_runs_that_have_no_checkpoint(
+    method: Any, algorithm: Any, path: Any, message: str, tmp_path: Path
+) -> None:
     name = tmp_path / path if isinstance(path, str) else path
     end: dict[str, Any] = {"time": 1.0} if isinstance(method, tl.ODE) else {"steps": 4}
     with pytest.raises(tl.InputError, match=message):
@@ -128,26 +146,57 @@ TWOLAYER = [sys.executable, "-m", "twolayer"]
 
 def call(folder: Path, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     (folder / "task.toml").write_text(TASK, encoding="utf-8")
-    return subprocess.run([*TWOLAYER, *words], cwd=folder, capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run(
+        [*TWOLAYER, *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        **options,
+    )
 
 
 def test_without_home_terminal_or_language(tmp_path: Path) -> None:
-    names = {"HOME", "TERM", "LANG", "LC_ALL", "MPLCONFIGDIR", "XDG_CONFIG_HOME", "PYTHONUTF8", "PYTHONIOENCODING"}
+    names = {
+        "HOME",
+        "TERM",
+        "LANG",
+        "LC_ALL",
+        "MPLCONFIGDIR",
+        "XDG_CONFIG_HOME",
+        "PYTHONUTF8",
+        "PYTHONIOENCODING",
+    }
     bare = {name: value for name, value in os.environ.items() if name not in names}
-    done = call(tmp_path, "solve", "task.toml", "--out", "x", env={**bare, "TERM": "dumb", "LANG": "C"})
+    done = call(
+        tmp_path,
+        "solve",
+        "task.toml",
+        "--out",
+        "x",
+        env={**bare, "TERM": "dumb", "LANG": "C"},
+    )
     assert (done.returncode, (tmp_path / "x.nc").exists()) == (0, True), done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_a_reader_that_leaves_and_a_disk_that_is_full(tmp_path: Path) -> None:
     code = f"{' '.join(TWOLAYER)} help | head -c 10 >/dev/null; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        ["bash", "-c", code], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode in (0, 1)
     assert done.stderr == ""
     full = Path("/dev/full")
     if full.exists():
         with full.open("w") as device:
-            done = subprocess.run([*TWOLAYER, "help"], stdout=device, stderr=subprocess.PIPE, text=True, timeout=60)
+            done = subprocess.run(
+                [*TWOLAYER, "help"],
+                stdout=device,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=60,
+            )
         assert done.returncode == 1
         assert "No space left" in done.stderr
         assert "Traceback" not in done.stderr
@@ -156,23 +205,31 @@ def test_a_reader_that_leaves_and_a_disk_that_is_full(tmp_path: Path) -> None:
 def test_a_folder_that_is_gone(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
-    code = (
-        f"cd {gone} && rmdir {gone} && {' '.join(TWOLAYER)} help tasks >/dev/null && {' '.join(TWOLAYER)} solve x.toml"
-    )
+    code = f"cd {gone} && rmdir {gone} && {' '.join(TWOLAYER)} help tasks >/dev/null && {' '.join(TWOLAYER)} solve x.toml"
     environment = {**os.environ, "PYTHONPATH": str(Path(tl.__file__).parent.parent)}
-    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, timeout=60, env=environment)
+    done = subprocess.run(
+        ["bash", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+    )
     assert done.returncode == 2
     assert done.stderr.startswith("twolayer: The task file must exist")
 
 
-LONG = TASK.replace("steps = 20", "steps = 2000000000").replace("seeds = 2", "seeds = 4000")
+LONG = TASK.replace("steps = 20", "steps = 2000000000").replace(
+    "seeds = 2", "seeds = 4000"
+)
 
 
 def begun(folder: Path, *words: str) -> subprocess.Popen[str]:
     """A command that takes long, under way."""
     (folder / "task.toml").write_text(LONG, encoding="utf-8")
     command = [*TWOLAYER, "solve", "task.toml", "--force", "--out", "x", *words]
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     wall.sleep(6)
     assert process.poll() is None
     return process
@@ -189,7 +246,9 @@ def test_interruptions_end_in_a_sentence(number: int, tmp_path: Path) -> None:
     assert {x.name for x in tmp_path.iterdir()} <= {"task.toml", "x.nc"}
 
 
-ENDED = "twolayer: interrupted twice, ended at once; what was written before is whole.\n"
+ENDED = (
+    "twolayer: interrupted twice, ended at once; what was written before is whole.\n"
+)
 BUSY = """
 import sys, time
 from pathlib import Path
@@ -225,11 +284,16 @@ WORK = {
 }
 
 
-@pytest.mark.parametrize(("work", "number"), [*((work, signal.SIGINT) for work in WORK), ("sleep", signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ("work", "number"),
+    [*((work, signal.SIGINT) for work in WORK), ("sleep", signal.SIGTERM)],
+)
 def test_the_second_ctrl_c_ends_at_once(work: str, number: int, tmp_path: Path) -> None:
     """Whatever the process is doing, and although it does not listen to the first."""
     code = [sys.executable, "-c", BUSY.format(work=WORK[work])]
-    process = subprocess.Popen(code, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        code, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "busy\n"
     assert work != "compiling" or process.stdout.readline() == "busy\n"
@@ -275,7 +339,9 @@ def test_a_kill_leaves_no_stray_files(tmp_path: Path) -> None:
     assert {x.name for x in tmp_path.iterdir()} == {"task.toml"}
 
 
-def test_a_killed_comparison_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_comparison_keeps_what_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     task = tmp_path / "task.toml"
     task.write_text(TASK.replace('["chain"]', '["map", "chain"]'), encoding="utf-8")
     solve = Plan.solve
@@ -298,7 +364,13 @@ def test_a_killed_comparison_keeps_what_is_finished(tmp_path: Path, monkeypatch:
 
 def test_bounds_are_told_with_the_estimate(tmp_path: Path) -> None:
     (tmp_path / "task.toml").write_text(LONG, encoding="utf-8")
-    done = subprocess.run([*TWOLAYER, "solve", "task.toml"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [*TWOLAYER, "solve", "task.toml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 2
     assert "h of one core" in done.stderr
     assert "--force" in done.stderr
@@ -317,17 +389,35 @@ def children(session: int) -> list[int]:
 
 
 @pytest.mark.parametrize("times", [1, 2, 9])
-def test_a_pool_of_processes_is_interrupted_and_killed(times: int, tmp_path: Path) -> None:
+def test_a_pool_of_processes_is_interrupted_and_killed(
+    times: int, tmp_path: Path
+) -> None:
     """Ctrl-C reaches all processes of a terminal; nine times stand for a kill. No process and no file is left over."""
     (tmp_path / "task.toml").write_text(
-        LONG + '[sweep]\n"algorithm.lr" = ["0.05/d", "0.1/d", "0.2/d"]\n', encoding="utf-8"
+        LONG + '[sweep]\n"algorithm.lr" = ["0.05/d", "0.1/d", "0.2/d"]\n',
+        encoding="utf-8",
     )
-    command = [*TWOLAYER, "sweep", "task.toml", "--out", "s.zarr", "--executor", "processes:2"]
+    command = [
+        *TWOLAYER,
+        "sweep",
+        "task.toml",
+        "--out",
+        "s.zarr",
+        "--executor",
+        "processes:2",
+    ]
     process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     until = wall.monotonic() + 60
-    while len(children(process.pid)) < 4 and wall.monotonic() < until:  # itself, two of the pool, and their accountant
+    while (
+        len(children(process.pid)) < 4 and wall.monotonic() < until
+    ):  # itself, two of the pool, and their accountant
         wall.sleep(0.1)
     wall.sleep(6)
     if times == 9:
@@ -355,11 +445,19 @@ def below(pid: int) -> list[int]:
     return found
 
 
-def test_a_killed_explorer_takes_its_workers_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_explorer_takes_its_workers_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They end when their input does; the folder of compiled code goes when the next explorer begins."""
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [*TWOLAYER, "explore", "--no-browser"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
     assert process.stdout is not None
     assert "explorer at" in process.stdout.readline()
     workers = below(process.pid)
@@ -367,7 +465,10 @@ def test_a_killed_explorer_takes_its_workers_along(tmp_path: Path, monkeypatch: 
     process.kill()
     process.communicate(timeout=60)
     until = wall.monotonic() + 60  # a worker listens once it has loaded JAX
-    while any(Path(f"/proc/{pid}").exists() for pid in workers) and wall.monotonic() < until:
+    while (
+        any(Path(f"/proc/{pid}").exists() for pid in workers)
+        and wall.monotonic() < until
+    ):
         wall.sleep(0.1)
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
     assert len(list(tmp_path.iterdir())) == 1

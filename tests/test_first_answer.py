@@ -29,7 +29,10 @@ SHOW = "\nprint(','.join(name for name in ('jax', 'pandas', 'xarray', 'matplotli
 
 def run(code: str, **environment: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, env={**os.environ, **environment}
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -42,7 +45,10 @@ def test_descriptions_and_exponents_load_without_jax() -> None:
 def test_a_description_by_a_function_of_jax_loads_it() -> None:
     """The wrong twin: the list above would show it."""
     assert (
-        run("import sys, jax.numpy as jnp, twolayer as tl\ntl.Problem(lambda z: z[0], jnp.tanh, directions=1)" + SHOW)
+        run(
+            "import sys, jax.numpy as jnp, twolayer as tl\ntl.Problem(lambda z: z[0], jnp.tanh, directions=1)"
+            + SHOW
+        )
         == "jax"
     )
 
@@ -58,7 +64,9 @@ def test_the_oldest_entries_go_when_there_are_too_many(tmp_path: Path) -> None:
     compilation.prune(tmp_path / "missing", 0)
 
 
-def test_the_cache_lies_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_cache_lies_where_the_user_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv(compilation.SETTING, str(tmp_path))
     assert compilation.directory("1").parent == tmp_path
     monkeypatch.delenv(compilation.SETTING)
@@ -93,8 +101,14 @@ print(jax.config.jax_compilation_cache_dir or None)
 def test_compiled_code_is_kept_unless_that_is_off_or_impossible(
     before: str, ours: str, own: str, tmp_path: Path
 ) -> None:
-    place, given = (str(tmp_path / x) if x in ("new", "own") else x for x in (ours, own))
-    told = run(COMPILE.format(before=before), TWOLAYER_CACHE=place, JAX_COMPILATION_CACHE_DIR=given)
+    place, given = (
+        str(tmp_path / x) if x in ("new", "own") else x for x in (ours, own)
+    )
+    told = run(
+        COMPILE.format(before=before),
+        TWOLAYER_CACHE=place,
+        JAX_COMPILATION_CACHE_DIR=given,
+    )
     kept = ours == "new" and not before and not own
     assert told.startswith(place) if kept else told == (given or "None")
     assert (tmp_path / "new").exists() == kept
@@ -108,18 +122,39 @@ def test_numbers_are_data_of_compiled_code(caplog: pytest.LogCaptureFixture) -> 
     import twolayer as tl
 
     def compiled(method: Any, width: int = 2, **changes: float) -> int:
-        told = {"lr": 0.05, "noise": 0.1, "m": 0.3, "time": 0.05, "level": 0.5} | changes
+        told = {
+            "lr": 0.05,
+            "noise": 0.1,
+            "m": 0.3,
+            "time": 0.05,
+            "level": 0.5,
+        } | changes
         problem = tl.Problem("He2(z1)", "He2", width=width, noise=told["noise"])
         start = tl.Overlaps(np.eye(width), np.full((width, 1), told["m"]), dim=300)
         algorithm = tl.SGD(told["lr"] / tl.d, geometry="projected")
         caplog.clear()
         with jax.log_compiles():
             until = tl.Until("excess_risk", told["level"], relative=True)
-            tl.solve(problem, algorithm, method, start, time=told["time"], save=2, until=until, throw=False)
+            tl.solve(
+                problem,
+                algorithm,
+                method,
+                start,
+                time=told["time"],
+                save=2,
+                until=until,
+                throw=False,
+            )
         return sum("Compiling" in record.getMessage() for record in caplog.records)
 
     for method in (tl.ODE(), tl.SDE(300)):
         compiled(method)
-        for name, value in {"lr": 0.07, "noise": 0.3, "m": 0.25, "time": 0.06, "level": 0.6}.items():
+        for name, value in {
+            "lr": 0.07,
+            "noise": 0.3,
+            "m": 0.25,
+            "time": 0.06,
+            "level": 0.6,
+        }.items():
             assert compiled(method, **{name: value}) == 0, (method, name)
     assert compiled(tl.ODE(), width=3) > 0

@@ -12,7 +12,12 @@ from scipy.integrate import quad
 
 import twolayer as tl
 from twolayer.functions.activation import NAMED, Activation
-from twolayer.functions.hermite import hermite_coefficients, hermite_he, hermite_table, monomials_of_he
+from twolayer.functions.hermite import (
+    hermite_coefficients,
+    hermite_he,
+    hermite_table,
+    monomials_of_he,
+)
 from twolayer.functions.kinks import find_kinks
 from twolayer.functions.target import Target, Teacher
 
@@ -26,7 +31,9 @@ def test_hermite_polynomials_are_orthonormal() -> None:
         np.testing.assert_allclose(hermite_he(n, x), poly, rtol=1e-9, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", [*NAMED, "He2", "He8", "h5", "tanh(z + 0.7)", "abs(z - 0.3)"])
+@pytest.mark.parametrize(
+    "name", [*NAMED, "He2", "He8", "h5", "tanh(z + 0.7)", "abs(z - 0.3)"]
+)
 def test_hermite_coefficients_and_slope(name: str) -> None:
     sigma = Activation.of(name)
     got = sigma.hermite(5)
@@ -34,10 +41,16 @@ def test_hermite_coefficients_and_slope(name: str) -> None:
         for n in (0, 1, 2, 5):
 
             def f(x: float, n: int = n) -> float:
-                value = float(sigma(jnp.asarray(x))) * float(hermite_he(n, x)) / math.sqrt(math.factorial(n))
+                value = (
+                    float(sigma(jnp.asarray(x)))
+                    * float(hermite_he(n, x))
+                    / math.sqrt(math.factorial(n))
+                )
                 return value * math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
 
-            expected, _ = quad(f, -10, 10, points=sigma.kinks or None, limit=200, epsabs=1e-11)
+            expected, _ = quad(
+                f, -10, 10, points=sigma.kinks or None, limit=200, epsabs=1e-11
+            )
             assert got[n] == pytest.approx(expected, abs=1e-9)
         x = jnp.asarray([-1.3, 0.2, 2.1])
         step = 1e-5
@@ -46,14 +59,22 @@ def test_hermite_coefficients_and_slope(name: str) -> None:
 
 
 def test_known_hermite_coefficients() -> None:
-    assert Activation.of("erf").hermite(1)[1] == pytest.approx(1 / math.sqrt(math.pi), abs=1e-12)
+    assert Activation.of("erf").hermite(1)[1] == pytest.approx(
+        1 / math.sqrt(math.pi), abs=1e-12
+    )
     assert Activation.of("relu").hermite(1)[1] == pytest.approx(0.5, abs=1e-12)
-    assert Activation.of("square").hermite(2)[2] == pytest.approx(math.sqrt(2), abs=1e-12)
-    np.testing.assert_allclose(hermite_coefficients(np.abs, 2, (0.0,))[0], math.sqrt(2 / math.pi), rtol=1e-13)
+    assert Activation.of("square").hermite(2)[2] == pytest.approx(
+        math.sqrt(2), abs=1e-12
+    )
+    np.testing.assert_allclose(
+        hermite_coefficients(np.abs, 2, (0.0,))[0], math.sqrt(2 / math.pi), rtol=1e-13
+    )
 
 
 def test_kinks_are_found() -> None:
-    assert find_kinks(lambda x: jax.nn.relu(x - 0.25) + jnp.sign(x + 1)) == [(-1.0, 0.25)]
+    assert find_kinks(lambda x: jax.nn.relu(x - 0.25) + jnp.sign(x + 1)) == [
+        (-1.0, 0.25)
+    ]
     assert find_kinks(lambda x: jax.nn.relu(x) ** 2) == [(0.0,)]
     assert find_kinks(lambda x: jnp.sin(7 * x) * jnp.exp(-x * x)) == [()]
     assert Activation.of(lambda z: jnp.where(z > 1.5, z, 0.0)).kinks == (1.5,)
@@ -97,22 +118,38 @@ def test_names_that_people_try(name: str, formula: str) -> None:
     expected = np.asarray(Activation.of(formula)(z))
     for known in (Activation.of(name), Activation.of(f"{name}(z)")):
         np.testing.assert_allclose(known(z), expected, rtol=1e-6, atol=1e-7)
-    targets = (Target.of(f"{name}(z1)"), Teacher(name), Target.of(f"{name}(1.5)*z1 + 0*{name}(z1)"))
+    targets = (
+        Target.of(f"{name}(z1)"),
+        Teacher(name),
+        Target.of(f"{name}(1.5)*z1 + 0*{name}(z1)"),
+    )
     at = [Activation.of(formula)(jnp.asarray(x)) for x in (1.5, 1.5, 1.5)]
     for target, value in zip(targets, (at[0], at[1], 1.5 * at[2]), strict=True):
-        assert float(target(jnp.asarray([1.5]))) == pytest.approx(float(value), rel=1e-6)
+        assert float(target(jnp.asarray([1.5]))) == pytest.approx(
+            float(value), rel=1e-6
+        )
 
 
 @pytest.mark.parametrize(("name", "width"), [("abs", 1), ("abs", 2), ("leaky_relu", 2)])
 def test_two_rectifiers_have_closed_averages(name: str, width: int) -> None:
     """All five averages of |x| and of leaky ReLU: against quadrature over all fields."""
     W = np.array([[0.7, 0.3, -0.2], [0.1, -0.5, 0.9]])[:width]
-    problem = tl.Problem("abs(z1)", name, width=width, noise=0.1, second_layer=[1.0, -0.6][:width])
+    problem = tl.Problem(
+        "abs(z1)", name, width=width, noise=0.1, second_layer=[1.0, -0.6][:width]
+    )
     start = tl.Overlaps.from_weights(W, np.eye(1, 3))
-    closed, other = tl.moments(problem, start), tl.moments(problem, start, engine="quadrature")
-    assert closed.engine == "closed form (rectifier); chi: closed form with a 1-d quadrature"
+    closed, other = (
+        tl.moments(problem, start),
+        tl.moments(problem, start, engine="quadrature"),
+    )
+    assert (
+        closed.engine
+        == "closed form (rectifier); chi: closed form with a 1-d quadrature"
+    )
     for part in ("psi", "phi", "chi", "second", "excess_risk"):
-        np.testing.assert_allclose(getattr(closed, part), getattr(other, part), atol=1e-7)
+        np.testing.assert_allclose(
+            getattr(closed, part), getattr(other, part), atol=1e-7
+        )
 
 
 def test_registering_an_activation_makes_it_available_everywhere() -> None:
@@ -139,13 +176,22 @@ def test_registering_an_activation_makes_it_available_everywhere() -> None:
         (lambda: Target.of("1/z1"), "finite variance"),
         (lambda: Target.of("exp(z1**2)"), "finite variance"),
         (lambda: Target.of(lambda z: z[0]), "directions"),
-        (lambda: Target.of(lambda z: z, directions=2), "one real number per sample|failed"),
+        (
+            lambda: Target.of(lambda z: z, directions=2),
+            "one real number per sample|failed",
+        ),
         (lambda: Target.of("z3", directions=2), "at least 3"),
-        (lambda: Target.of({"teacher": "erf", "kk": 2}), "teacher, k, weights, normalisation"),
+        (
+            lambda: Target.of({"teacher": "erf", "kk": 2}),
+            "teacher, k, weights, normalisation",
+        ),
         (lambda: Teacher("erf", k=2, weights=[1.0]), "2 numbers"),
         (lambda: Teacher("erf", k=0), "positive integer"),
         (lambda: tl.extend.register_activation("not a name"), "an identifier"),
-        (lambda: Activation.of(np.tanh), r"tanh calls NumPy, .*: use jax\.numpy instead of numpy\.$"),
+        (
+            lambda: Activation.of(np.tanh),
+            r"tanh calls NumPy, .*: use jax\.numpy instead of numpy\.$",
+        ),
         (lambda: Target.of(lambda z: np.tanh(z[0]), directions=1), r"use jax\.numpy"),
     ],
 )

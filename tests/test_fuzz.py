@@ -11,14 +11,21 @@ from hypothesis import strategies as st
 
 import twolayer as tl
 
-SOME = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+SOME = settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
 FEW = settings(SOME, max_examples=20)
 RANDOM = st.randoms(use_true_random=False)
 
 
 def clean(case: Case) -> None:
     report = tried(case)
-    assert report.end != "broken", f"{case.text}: {report}"  # the long run looks at the time too
+    assert report.end != "broken", (
+        f"{case.text}: {report}"
+    )  # the long run looks at the time too
 
 
 @SOME
@@ -55,7 +62,10 @@ def test_every_public_function_is_tried() -> None:
     """What has arguments and is listed is in the table."""
     known = {name.split(".")[-1] for name in arguments.TABLE}
     listed = {name for name in tl.__all__ if callable(getattr(tl, name))}
-    assert listed - known - {"InputError", "about", "d", "best_possible", "explore"} == set()
+    assert (
+        listed - known - {"InputError", "about", "d", "best_possible", "explore"}
+        == set()
+    )
 
 
 @pytest.mark.parametrize(

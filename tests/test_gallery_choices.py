@@ -10,7 +10,11 @@ import pytest
 import twolayer as tl
 from twolayer.gallery.shared import registry
 
-SMALL: dict[str, Any] = {"dims": (100, 200, 400), "time": 0.05, "names": ("norm", "ratio")}  # corrections in a second
+SMALL: dict[str, Any] = {
+    "dims": (100, 200, 400),
+    "time": 0.05,
+    "names": ("norm", "ratio"),
+}  # corrections in a second
 
 
 class Asked(Exception):
@@ -56,7 +60,10 @@ def test_what_is_chosen_is_what_is_solved(name: str, chosen: dict[str, str]) -> 
         registry.run(name, quick=True)
     with pytest.raises(Asked) as other:
         registry.run(name, quick=True, **chosen)
-    given = [chosen.get(key, default) for key, default in zip(KEYS, usual.value.args, strict=True)]
+    given = [
+        chosen.get(key, default)
+        for key, default in zip(KEYS, usual.value.args, strict=True)
+    ]
     assert list(other.value.args) == given != list(usual.value.args)
 
 
@@ -73,35 +80,90 @@ def test_what_is_chosen_reaches_the_numbers_and_the_title() -> None:
 def test_a_correction_of_projected_steps_is_left_out_for_others(geometry: str) -> None:
     compute = registry.figures()["corrections"].compute
     found = compute(**SMALL, geometry=geometry)
-    assert "ratio" not in found.data and not any("ratio" in check.text for check in found.verdict.checks)
-    with pytest.raises(tl.InputError, match=f"`names` must be more than 'ratio' for {geometry} steps"):
+    assert "ratio" not in found.data and not any(
+        "ratio" in check.text for check in found.verdict.checks
+    )
+    with pytest.raises(
+        tl.InputError, match=f"`names` must be more than 'ratio' for {geometry} steps"
+    ):
         compute(**{**SMALL, "names": ("ratio",)}, geometry=geometry)
 
 
 def test_a_correction_that_plays_no_part_is_not_judged() -> None:
     """Free linear networks have overlaps that no norm enters."""
     chosen = {**SMALL, "names": ("norm",), "activation": "linear", "geometry": "free"}
-    assert registry.figures()["corrections"].compute(**chosen).verdict.outcome == "undecided"
+    assert (
+        registry.figures()["corrections"].compute(**chosen).verdict.outcome
+        == "undecided"
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "chosen", "words"),
     [
-        ("corrections", {"target": "z1*z2*z3"}, "`target` must be 'teacher' or a function of z1 and z2 alone"),
-        ("three-regimes", {"target": "z1"}, "`target` must be 'teacher' or a function of z1 and z2 alone"),
-        ("ode-regimes", {"target": "z1*z2"}, "`target` must be 'teacher' or a function of z1 alone"),
-        ("ode-regimes", {"geometry": "free"}, "`geometry` must be one of 'projected', 'spherical'"),
-        ("three-blocks", {"target": "z1*z2"}, "`target` must be 'teacher' or a function of z1 alone"),
+        (
+            "corrections",
+            {"target": "z1*z2*z3"},
+            "`target` must be 'teacher' or a function of z1 and z2 alone",
+        ),
+        (
+            "three-regimes",
+            {"target": "z1"},
+            "`target` must be 'teacher' or a function of z1 and z2 alone",
+        ),
+        (
+            "ode-regimes",
+            {"target": "z1*z2"},
+            "`target` must be 'teacher' or a function of z1 alone",
+        ),
+        (
+            "ode-regimes",
+            {"geometry": "free"},
+            "`geometry` must be one of 'projected', 'spherical'",
+        ),
+        (
+            "three-blocks",
+            {"target": "z1*z2"},
+            "`target` must be 'teacher' or a function of z1 alone",
+        ),
         ("three-blocks", {"activation": "erff"}, "erff"),
-        ("giant-step", {"geometry": "free"}, "`geometry` must be one of 'projected', 'spherical'"),
-        ("large-batches", {"target": "h3(z1)", "activation": "h3"}, "`target` must be of information exponent 2"),
+        (
+            "giant-step",
+            {"geometry": "free"},
+            "`geometry` must be one of 'projected', 'spherical'",
+        ),
+        (
+            "large-batches",
+            {"target": "h3(z1)", "activation": "h3"},
+            "`target` must be of information exponent 2",
+        ),
         ("large-batches", {"geometry": "free"}, "must be projected or spherical"),
         ("large-batches", {"gamma": 5.0}, "`gamma` must be so small that h2 learns"),
-        ("best-possible", {"targets": ("z1", "z1*z2")}, "`targets` must be functions of z1 alone, but got 'z1"),
-        ("passes", {"target": "z1*z2"}, "`target` must be 'teacher' or a function of z1 alone"),
-        ("reuse-minibatch", {"activation": "linear"}, "`activation` must be one that learns z4 from reused samples"),
-        ("reuse-patterns", {"target": "z1"}, "`target` must be 'teacher' or a function of z1 and z2 alone"),
-        ("reuse-variants", {"target": "z1"}, "`target` must be 'teacher' or a function of z1 and z2 alone"),
+        (
+            "best-possible",
+            {"targets": ("z1", "z1*z2")},
+            "`targets` must be functions of z1 alone, but got 'z1",
+        ),
+        (
+            "passes",
+            {"target": "z1*z2"},
+            "`target` must be 'teacher' or a function of z1 alone",
+        ),
+        (
+            "reuse-minibatch",
+            {"activation": "linear"},
+            "`activation` must be one that learns z4 from reused samples",
+        ),
+        (
+            "reuse-patterns",
+            {"target": "z1"},
+            "`target` must be 'teacher' or a function of z1 and z2 alone",
+        ),
+        (
+            "reuse-variants",
+            {"target": "z1"},
+            "`target` must be 'teacher' or a function of z1 and z2 alone",
+        ),
         ("reused-samples", {"geometry": "round"}, "`geometry` must be one of"),
         ("correlation-loss", {"ell": 1}, "`ell` must be an integer of at least 2"),
     ],

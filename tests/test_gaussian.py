@@ -35,14 +35,25 @@ CLOSED: list[tuple[Any, str, int, Any, str]] = [
     ("tanh(z1*z2)", "He2", 2, None, "closed form (polynomial), target by quadrature"),
     (tl.Teacher("erf", 2, [1, -0.7]), "erf", 3, P2, "closed form (erf)"),
     ("z1*z2", "erf", 2, None, "closed form (erf), target by quadrature"),
-    (tl.Teacher("relu", 2, [1, -0.5]), "relu", 2, P2, "closed form (relu); chi: closed form"),
+    (
+        tl.Teacher("relu", 2, [1, -0.5]),
+        "relu",
+        2,
+        P2,
+        "closed form (relu); chi: closed form",
+    ),
     ("relu(z1)", "relu", 1, None, "closed form (relu); chi: closed form"),
     ("sign(z1*z2)", "relu", 1, None, "closed form (relu), target by quadrature"),
 ]
 
 
-@pytest.mark.parametrize(("case", "target", "activation", "p", "P", "engine"), [(i, *c) for i, c in enumerate(CLOSED)])
-def test_closed_forms_against_sampling(case: int, target: Any, activation: str, p: int, P: Any, engine: str) -> None:
+@pytest.mark.parametrize(
+    ("case", "target", "activation", "p", "P", "engine"),
+    [(i, *c) for i, c in enumerate(CLOSED)],
+)
+def test_closed_forms_against_sampling(
+    case: int, target: Any, activation: str, p: int, P: Any, engine: str
+) -> None:
     """Against plain Monte Carlo of the definition with NumPy, written down again here."""
     loss = "correlation" if case % 3 == 2 else "squared"
     problem = tl.Problem(target, activation, width=p, noise=0.3, gram=P)
@@ -79,13 +90,17 @@ def test_closed_forms_against_sampling(case: int, target: Any, activation: str, 
             )
             n += len(u)
             sums = rows.sum(0) if sums is None else sums + rows.sum(0)
-            squares = (rows**2).sum(0) if squares is None else squares + (rows**2).sum(0)
+            squares = (
+                (rows**2).sum(0) if squares is None else squares + (rows**2).sum(0)
+            )
     mean = sums / n  # type: ignore[operator]
     spread = np.sqrt((squares / n - mean**2) / n)  # type: ignore[operator]
     ours = np.concatenate([np.ravel(getattr(got, name)) for name in NAMES])
     limit = sigmas(ours.size)
     assert np.abs((ours - mean) / spread).max() < limit
-    assert np.abs((1.1 * ours - mean) / spread).max() > limit  # a wrong factor would be seen
+    assert (
+        np.abs((1.1 * ours - mean) / spread).max() > limit
+    )  # a wrong factor would be seen
 
 
 @pytest.mark.parametrize(
@@ -104,13 +119,20 @@ def test_closed_forms_against_sampling(case: int, target: Any, activation: str, 
         (tl.Teacher("sigmoid", 1), "softplus", 1, None, "squared"),
     ],
 )
-def test_engines_agree_with_quadrature_over_all_fields(target: Any, activation: str, p: int, P: Any, loss: str) -> None:
+def test_engines_agree_with_quadrature_over_all_fields(
+    target: Any, activation: str, p: int, P: Any, loss: str
+) -> None:
     problem = tl.Problem(target, activation, width=p, noise=0.3, gram=P)
     start = random_overlaps(7, p, problem.k, P, size=0.9)
-    one, two = tl.moments(problem, start, loss), tl.moments(problem, start, loss, engine="quadrature", tolerance=1e-8)
+    one, two = (
+        tl.moments(problem, start, loss),
+        tl.moments(problem, start, loss, engine="quadrature", tolerance=1e-8),
+    )
     for name in NAMES:
         scale = max(np.abs(two.chi).max(), np.abs(getattr(two, name)).max())
-        np.testing.assert_allclose(getattr(one, name), getattr(two, name), atol=2e-6 * scale)
+        np.testing.assert_allclose(
+            getattr(one, name), getattr(two, name), atol=2e-6 * scale
+        )
 
 
 @pytest.mark.parametrize(
@@ -128,11 +150,16 @@ def test_engines_agree_with_quadrature_over_all_fields(target: Any, activation: 
 def test_every_activation_against_sobol_points(activation: str, p: int) -> None:
     problem = tl.Problem("tanh(z1)", activation, width=p, noise=0.1)
     start = random_overlaps(11, p, 1, size=0.8)
-    one, two = tl.moments(problem, start), tl.moments(problem, start, engine="sobol", log2_points=17)
+    one, two = (
+        tl.moments(problem, start),
+        tl.moments(problem, start, engine="sobol", log2_points=17),
+    )
     assert one.error < (1e-6 if "Sobol" not in one.engine else 5e-4)
     for name, size in zip(NAMES, (1, 1, 1, 1, 1), strict=True):
         room = 8 * (two.errors[name] + one.errors[name])
-        assert np.abs(getattr(one, name) - getattr(two, name)).max() < room + 1e-9 * size
+        assert (
+            np.abs(getattr(one, name) - getattr(two, name)).max() < room + 1e-9 * size
+        )
     assert p > 1 or "Sobol" not in one.engine
 
 
@@ -161,15 +188,26 @@ def test_values_of_the_theory_sheet() -> None:
     problem = tl.Problem("z1**2", "square", noise=delta, gram=[[rho]])
     got = tl.moments(problem, tl.Overlaps([[q]], [[m]], P=[[rho]]))
     assert got.psi[0, 0] == pytest.approx(6 * m * (rho - q), rel=1e-12)
-    assert 2 * got.phi[0, 0] == pytest.approx(4 * (q * rho + 2 * m**2 - 3 * q**2), rel=1e-12)
-    var = 3 * rho**2 * q + 12 * rho * m**2 - 6 * q**2 * rho - 24 * q * m**2 + 15 * q**3 + delta * q
+    assert 2 * got.phi[0, 0] == pytest.approx(
+        4 * (q * rho + 2 * m**2 - 3 * q**2), rel=1e-12
+    )
+    var = (
+        3 * rho**2 * q
+        + 12 * rho * m**2
+        - 6 * q**2 * rho
+        - 24 * q * m**2
+        + 15 * q**3
+        + delta * q
+    )
     assert got.chi[0, 0] == pytest.approx(4 * var, rel=1e-12)
     m = 0.6
     problem = tl.Problem("h3(z1)", "h3", noise=delta)
     got = tl.moments(problem, tl.Overlaps([[1.0]], [[m]]))
     assert got.psi[0, 0] == pytest.approx(3 * m * (m - 1), rel=1e-12)
     assert 2 * got.phi[0, 0] == pytest.approx(6 * (m**3 - 1), rel=1e-12)
-    assert got.chi[0, 0] == pytest.approx(6 * (1 - m) * (16 + 16 * m + 22 * m**2 - 9 * m**3) + 3 * delta, rel=1e-12)
+    assert got.chi[0, 0] == pytest.approx(
+        6 * (1 - m) * (16 + 16 * m + 22 * m**2 - 9 * m**3) + 3 * delta, rel=1e-12
+    )
     assert got.excess_risk == pytest.approx(1 - m**3, rel=1e-12)
     assert got.risk == pytest.approx(1 - m**3 + delta / 2, rel=1e-12)
 
@@ -197,7 +235,9 @@ def test_permutation_of_neurons(target: Any, activation: str) -> None:
     problem = tl.Problem(target, activation, width=3, noise=0.1)
     start = random_overlaps(2, 3, 2)
     order = [2, 0, 1]
-    moved = tl.Overlaps(start.Q[np.ix_(order, order)], start.M[order], start.P, start.a[order])  # type: ignore[index]
+    moved = tl.Overlaps(
+        start.Q[np.ix_(order, order)], start.M[order], start.P, start.a[order]
+    )  # type: ignore[index]
     one, two = tl.moments(problem, start), tl.moments(problem, moved)
     room = 1e-10 if "Sobol" not in one.engine else 8 * one.errors["chi"]
     np.testing.assert_allclose(two.psi, one.psi[order], atol=1e-8)
@@ -212,7 +252,9 @@ def test_rotation_of_the_target_and_sign_symmetry() -> None:
     c, s = np.cos(0.7), np.sin(0.7)
     O = np.array([[c, s], [-s, c]])
     straight = tl.Problem("z1*z2 + z1", "relu", width=2)
-    rotated = tl.Problem(f"({c}*z1 + {s}*z2)*({-s}*z1 + {c}*z2) + {c}*z1 + {s}*z2", "relu", width=2)
+    rotated = tl.Problem(
+        f"({c}*z1 + {s}*z2)*({-s}*z1 + {c}*z2) + {c}*z1 + {s}*z2", "relu", width=2
+    )
     start = random_overlaps(9, 2, 2)
     other = tl.Overlaps(start.Q, start.M @ O, start.P, start.a)
     one, two = tl.moments(straight, start), tl.moments(rotated, other)
@@ -230,20 +272,32 @@ def test_rotation_of_the_target_and_sign_symmetry() -> None:
 
 @pytest.mark.parametrize(
     ("target", "activation"),
-    [(tl.Teacher("erf", 1), "erf"), (tl.Teacher("relu", 1), "relu"), ("He3(z1)", "He3"), ("tanh(z1)", "tanh")],
+    [
+        (tl.Teacher("erf", 1), "erf"),
+        (tl.Teacher("relu", 1), "relu"),
+        ("He3(z1)", "He3"),
+        ("tanh(z1)", "tanh"),
+    ],
 )
-def test_singular_overlaps_are_safe_and_continuous(target: Any, activation: str) -> None:
+def test_singular_overlaps_are_safe_and_continuous(
+    target: Any, activation: str
+) -> None:
     """Coincident neurons, neurons on the target, opposite neurons: finite, and the limit of nearby points."""
     problem = tl.Problem(target, activation, width=2, noise=0.2)
     for M in ([[1.0], [1.0]], [[0.6], [0.6]], [[1.0], [-1.0]], [[0.0], [0.0]]):
         sign = -1.0 if M[1][0] < 0 else 1.0
         exact = tl.Overlaps([[1.0, sign], [sign, 1.0]], M)
         one = tl.moments(problem, exact)
-        near = tl.Overlaps([[1.0, sign * (1 - 1e-7)], [sign * (1 - 1e-7), 1.0]], 0.9999999 * np.array(M))
+        near = tl.Overlaps(
+            [[1.0, sign * (1 - 1e-7)], [sign * (1 - 1e-7), 1.0]],
+            0.9999999 * np.array(M),
+        )
         two = tl.moments(problem, near)
         for name in NAMES:
             assert np.isfinite(getattr(one, name)).all()
-            np.testing.assert_allclose(getattr(one, name), getattr(two, name), atol=3e-3)
+            np.testing.assert_allclose(
+                getattr(one, name), getattr(two, name), atol=3e-3
+            )
 
 
 def test_a_loss_of_ones_own() -> None:
@@ -259,7 +313,10 @@ def test_a_loss_of_ones_own() -> None:
 
     problem = tl.Problem("tanh(z1)", "tanh", noise=0.3)
     start = tl.Overlaps([[0.8]], [[0.4]])
-    one, two = tl.moments(problem, start), tl.moments(problem, start, "squared_again_for_test")
+    one, two = (
+        tl.moments(problem, start),
+        tl.moments(problem, start, "squared_again_for_test"),
+    )
     for name in NAMES:
         np.testing.assert_allclose(getattr(two, name), getattr(one, name), atol=1e-6)
     clipped = tl.moments(problem, start, "huber_for_test", log2_points=16)
@@ -272,10 +329,18 @@ def test_pairs_by_quadrature_and_closed_form_near_coincidence() -> None:
         sigma = Activation.of(name)
         closed, numeric = forms_of(sigma, 16), NumericForms(sigma, 16)
         c = 1.3 * jnp.asarray([1.0, 1 - 1e-9, 1 - 1e-5, 0.999, 0.3, -0.4, -1.0])
-        for x, y in zip(jax.jit(closed.pair)(1.3, c, 1.3), jax.jit(numeric.pair)(1.3, c, 1.3), strict=True):
+        for x, y in zip(
+            jax.jit(closed.pair)(1.3, c, 1.3),
+            jax.jit(numeric.pair)(1.3, c, 1.3),
+            strict=True,
+        ):
             np.testing.assert_allclose(x, y, atol=1e-9)
         mean, variance = jnp.asarray([0.5, -2.0, 1.0]), jnp.asarray([1.2, 0.1, 0.0])
-        for x, y in zip(jax.jit(closed.single)(mean, variance), jax.jit(numeric.single)(mean, variance), strict=True):
+        for x, y in zip(
+            jax.jit(closed.single)(mean, variance),
+            jax.jit(numeric.single)(mean, variance),
+            strict=True,
+        ):
             np.testing.assert_allclose(x, y, atol=1e-9)
     relu_, tanh = Activation.of("relu"), Activation.of("tanh")
     mixed = cross_pair(tanh, relu_, 16, 1.0, 0.4, 1.5)
@@ -295,8 +360,12 @@ def test_relu_four_point_function() -> None:
     xi, weights, _ = nested_rule(L, [(0.0,)] * 3, 16, np.tri(3, dtype=bool))
     u = xi @ L.T
     e, on = np.maximum(u, 0) @ w, (u[:, :2] > 0).astype(float)
-    np.testing.assert_allclose(ours, np.einsum("n,nj,nl,n->jl", weights, on, on, e**2), rtol=2e-7)
-    same = rectifier.four_point(np.ones((4, 4)), np.full(4, 0.25), 2, 24)  # four times the same field
+    np.testing.assert_allclose(
+        ours, np.einsum("n,nj,nl,n->jl", weights, on, on, e**2), rtol=2e-7
+    )
+    same = rectifier.four_point(
+        np.ones((4, 4)), np.full(4, 0.25), 2, 24
+    )  # four times the same field
     np.testing.assert_allclose(same, 0.5, atol=1e-8)
 
 
@@ -318,7 +387,9 @@ def test_risk_of_a_trajectory_is_the_risk_of_its_points() -> None:
     ]:
         problem = tl.Problem(target, activation, width=p, noise=0.3)
         starts = [random_overlaps(s, p, k) for s in range(5)]
-        Q, M, a = (np.stack([getattr(s, name) for s in starts]) for name in ("Q", "M", "a"))
+        Q, M, a = (
+            np.stack([getattr(s, name) for s in starts]) for name in ("Q", "M", "a")
+        )
         risks, _ = excess_risks(problem, Q, M, a)
         expected = [tl.moments(problem, s).excess_risk for s in starts]
         np.testing.assert_allclose(risks, expected, atol=2e-6)
@@ -326,7 +397,9 @@ def test_risk_of_a_trajectory_is_the_risk_of_its_points() -> None:
 
 def test_the_same_engine_is_not_built_twice() -> None:
     problem = tl.Problem("z1*z2", "relu", width=2)
-    assert select(problem, "squared") is select(tl.Problem("z1*z2", "relu", width=2, noise=0.7), "squared")
+    assert select(problem, "squared") is select(
+        tl.Problem("z1*z2", "relu", width=2, noise=0.7), "squared"
+    )
 
 
 def test_moments_refuse_what_does_not_fit() -> None:
@@ -356,7 +429,10 @@ def test_a_neuron_of_norm_zero_at_a_kink_is_refused() -> None:
 def test_averages_are_taken_at_overlaps() -> None:
     problem = tl.Problem("z1**2", "square")
     cloud = tl.mean_field.Particles.sample(problem, 10, dim=50)
-    for ask in (lambda x: tl.moments(problem, x), lambda x: tl.rates(problem, tl.SGD("0.1/d"), x)):
+    for ask in (
+        lambda x: tl.moments(problem, x),
+        lambda x: tl.rates(problem, tl.SGD("0.1/d"), x),
+    ):
         for wrong in (cloud, None, "random", [[1.0]]):
             with pytest.raises(tl.InputError, match="`start` must be Overlaps"):
                 ask(wrong)

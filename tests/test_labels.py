@@ -20,12 +20,20 @@ from twolayer.task.labels import LabelNoise, Law
 RESIDUALS: dict[str, Any] = {
     "squared": (lambda y, f: y - f, lambda y, f: (y - f) ** 2 / 2),
     "correlation": (lambda y, f: y + 0 * f, lambda y, f: 1 - y * f),
-    "logistic": (lambda y, f: y / (1 + np.exp(y * f)), lambda y, f: np.log1p(np.exp(-y * f))),
-    "hinge": (lambda y, f: np.where(y * f < 1, y, 0.0), lambda y, f: np.maximum(0, 1 - y * f)),
+    "logistic": (
+        lambda y, f: y / (1 + np.exp(y * f)),
+        lambda y, f: np.log1p(np.exp(-y * f)),
+    ),
+    "hinge": (
+        lambda y, f: np.where(y * f < 1, y, 0.0),
+        lambda y, f: np.maximum(0, 1 - y * f),
+    ),
     "exponential": (lambda y, f: y * np.exp(-y * f), lambda y, f: np.exp(-y * f)),
     "huber(0.5)": (
         lambda y, f: np.sign(y - f) * np.minimum(np.abs(y - f), 0.5),
-        lambda y, f: np.where(np.abs(y - f) < 0.5, (y - f) ** 2 / 2, 0.5 * np.abs(y - f) - 0.125),
+        lambda y, f: np.where(
+            np.abs(y - f) < 0.5, (y - f) ** 2 / 2, 0.5 * np.abs(y - f) - 0.125
+        ),
     ),
 }
 
@@ -60,24 +68,45 @@ CASES = [
 
 
 @pytest.mark.parametrize(("loss", "law", "flips", "noise"), CASES)
-def test_averages_are_those_of_samples(loss: str, law: str, flips: float, noise: float) -> None:
+def test_averages_are_those_of_samples(
+    loss: str, law: str, flips: float, noise: float
+) -> None:
     """Every average over fields and labels, against labels and losses written in NumPy."""
-    problem = tl.Problem("sign(z1)", "erf", noise=noise, noise_law=law, flips=flips, second_layer=[1.4])
+    problem = tl.Problem(
+        "sign(z1)", "erf", noise=noise, noise_law=law, flips=flips, second_layer=[1.4]
+    )
     start = tl.Overlaps(Q=[[0.9]], M=[[0.6]])
     found = tl.moments(problem, start, loss=loss)
     rng, n = np.random.default_rng(7), 400_000
     star = rng.normal(size=n)
     field = 0.6 * star + np.sqrt(0.9 - 0.36) * rng.normal(size=n)
     f, h = 1.4 * erf(field / np.sqrt(2)), np.sign(star)
-    y = np.where(rng.uniform(size=n) < flips, -h, h) + np.sqrt(noise) * noise_of(law, rng, n)
+    y = np.where(rng.uniform(size=n) < flips, -h, h) + np.sqrt(noise) * noise_of(
+        law, rng, n
+    )
     e = RESIDUALS[loss][0](y, f)
     g = 1.4 * slope(field) * e
-    sampled = [g * star, g * field, g * g, e * f / 1.4, (h * (1 - 2 * flips) - f) ** 2 / 2]
-    values = [found.psi[0, 0], found.phi[0, 0], found.chi[0, 0], found.second[0], found.excess_risk]
+    sampled = [
+        g * star,
+        g * field,
+        g * g,
+        e * f / 1.4,
+        (h * (1 - 2 * flips) - f) ** 2 / 2,
+    ]
+    values = [
+        found.psi[0, 0],
+        found.phi[0, 0],
+        found.chi[0, 0],
+        found.second[0],
+        found.excess_risk,
+    ]
     if law not in ("student(1.5)", "cauchy"):
         sampled.append((y - f) ** 2 / 2)
         values.append(found.risk)
-    z = [(x.mean() - v) / (x.std() / np.sqrt(n)) for x, v in zip(sampled, values, strict=True)]
+    z = [
+        (x.mean() - v) / (x.std() / np.sqrt(n))
+        for x, v in zip(sampled, values, strict=True)
+    ]
     assert np.abs(z).max() < sigmas(len(z) * len(CASES))
 
 
@@ -91,32 +120,53 @@ def explicit(
     for _ in range(steps):
         z = rng.normal(size=(seeds, dim))
         field, h = (w * z).sum(1), np.sign(z[:, 0])
-        y = np.where(rng.uniform(size=seeds) < flips, -h, h) + np.sqrt(noise) * noise_of(law, rng, seeds)
+        y = np.where(rng.uniform(size=seeds) < flips, -h, h) + np.sqrt(
+            noise
+        ) * noise_of(law, rng, seeds)
         e = RESIDUALS[loss][0](y, 1.4 * erf(field / np.sqrt(2)))
         w = w + 0.5 / dim * (1.4 * slope(field) * e)[:, None] * z
     return w[:, 0], (w * w).sum(1)
 
 
 @pytest.mark.parametrize(("loss", "law", "flips", "noise"), CASES)
-def test_plain_loops_chain_vectors_and_limit_agree(loss: str, law: str, flips: float, noise: float) -> None:
+def test_plain_loops_chain_vectors_and_limit_agree(
+    loss: str, law: str, flips: float, noise: float
+) -> None:
     """SGD in NumPy, the chain and the vectors within errors, and the ODE within C/d; labels as they are would differ."""
-    problem = tl.Problem("sign(z1)", "erf", noise=noise, noise_law=law, flips=flips, second_layer=[1.4])
+    problem = tl.Problem(
+        "sign(z1)", "erf", noise=noise, noise_law=law, flips=flips, second_layer=[1.4]
+    )
     start = tl.Overlaps(Q=[[0.4]], M=[[0.2]])
     algorithm, dim, steps, seeds = tl.SGD(lr=0.5 / d, loss=loss), 100, 300, 600
 
     def ends(method: tl.extend.Method, seeds: int) -> np.ndarray:
-        run = tl.solve(problem, algorithm, method, start, time=0.5 * steps / dim, save=1, seeds=seeds)
+        run = tl.solve(
+            problem,
+            algorithm,
+            method,
+            start,
+            time=0.5 * steps / dim,
+            save=1,
+            seeds=seeds,
+        )
         return np.stack([run.M[:, -1, 0, 0], run.Q[:, -1, 0, 0]])
 
     plain = np.stack(explicit(loss, law, flips, noise, dim, steps, seeds))
-    others = {"chain": ends(tl.Chain(dim), seeds), "vectors": ends(tl.Vectors(dim), 200)}
+    others = {
+        "chain": ends(tl.Chain(dim), seeds),
+        "vectors": ends(tl.Vectors(dim), 200),
+    }
     for runs in others.values():
-        error = np.sqrt(plain.var(1, ddof=1) / seeds + runs.var(1, ddof=1) / runs.shape[1])
+        error = np.sqrt(
+            plain.var(1, ddof=1) / seeds + runs.var(1, ddof=1) / runs.shape[1]
+        )
         z = (plain.mean(1) - runs.mean(1)) / error
         assert np.abs(z).max() < sigmas(4 * len(CASES), 199)
     limit, error = ends(tl.ODE(), 1)[:, 0], plain.std(1) / np.sqrt(seeds)
     assert (np.abs(plain.mean(1) - limit) < 1.5 / dim + 5 * error).all()
-    assert np.abs(limit - np.array([0.2, 0.4])).max() > 0.1  # it has moved by much more than is allowed
+    assert (
+        np.abs(limit - np.array([0.2, 0.4])).max() > 0.1
+    )  # it has moved by much more than is allowed
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber(0.5)"])
@@ -125,29 +175,66 @@ def test_reused_samples_keep_their_flipped_labels(loss: str) -> None:
     problem = tl.Problem("sign(z1)", "erf", noise=0.2, noise_law="laplace", flips=0.2)
     algorithm = tl.SGD(lr=1.5, loss=loss, batch=2 * d, dataset=2 * d)
     start = tl.Overlaps(Q=[[1.0]], M=[[0.3]])
-    theory = tl.solve(problem, algorithm, tl.DMFT(log2_points=13, replicates=4), start, steps=3, save=1)
-    runs = tl.solve(problem, algorithm, tl.Vectors(400), start, steps=3, save=1, seeds=40)
+    theory = tl.solve(
+        problem,
+        algorithm,
+        tl.DMFT(log2_points=13, replicates=4),
+        start,
+        steps=3,
+        save=1,
+    )
+    runs = tl.solve(
+        problem, algorithm, tl.Vectors(400), start, steps=3, save=1, seeds=40
+    )
     for name in ("M", "Q", "train_risk"):
-        found, expected = runs[name][:, -1].values.reshape(40), theory[name][0, -1].values.item()
-        error = np.hypot(found.std(ddof=1) / np.sqrt(40), theory[f"{name}_error"][0, -1].values.item())
+        found, expected = (
+            runs[name][:, -1].values.reshape(40),
+            theory[name][0, -1].values.item(),
+        )
+        error = np.hypot(
+            found.std(ddof=1) / np.sqrt(40),
+            theory[f"{name}_error"][0, -1].values.item(),
+        )
         assert abs(found.mean() - expected) < 2 / 400 + sigmas(6, 39) * error
-    clean = tl.solve(problem.replace(flips=0.0), algorithm, tl.Vectors(400), start, steps=3, save=1, seeds=4)
-    assert float(clean.M[:, -1].mean()) > float(runs.M[:, -1].mean()) + 0.05  # which labels as they are would not give
+    clean = tl.solve(
+        problem.replace(flips=0.0),
+        algorithm,
+        tl.Vectors(400),
+        start,
+        steps=3,
+        save=1,
+        seeds=4,
+    )
+    assert (
+        float(clean.M[:, -1].mean()) > float(runs.M[:, -1].mean()) + 0.05
+    )  # which labels as they are would not give
 
 
 def test_the_mean_field_sees_the_mean_label() -> None:
     """Flips shrink the target by 1 − 2q, and the risk contains what they add."""
     start = tl.mean_field.Particles([[0.3], [0.1]], [0.6, 0.9])
     flipped, shrunk = (
-        tl.solve(tl.Problem(*x, "erf", flips=q), tl.SGD(lr=0.5 / d), tl.MeanField(), start, time=1, save=2)
+        tl.solve(
+            tl.Problem(*x, "erf", flips=q),
+            tl.SGD(lr=0.5 / d),
+            tl.MeanField(),
+            start,
+            time=1,
+            save=2,
+        )
         for x, q in ((("sign(z1)",), 0.1), (("0.8*sign(z1)",), 0.0))
     )
     np.testing.assert_allclose(flipped.M, shrunk.M, rtol=1e-7)
     np.testing.assert_allclose(flipped.excess_risk, shrunk.excess_risk, rtol=1e-6)
-    np.testing.assert_allclose(flipped.risk - flipped.excess_risk, 2 * 0.1 * 0.9, rtol=1e-7)
+    np.testing.assert_allclose(
+        flipped.risk - flipped.excess_risk, 2 * 0.1 * 0.9, rtol=1e-7
+    )
 
 
-@pytest.mark.parametrize("law", ["gaussian", "laplace", "uniform", "student(0.7)", "student(3)", "student(40)"])
+@pytest.mark.parametrize(
+    "law",
+    ["gaussian", "laplace", "uniform", "student(0.7)", "student(3)", "student(40)"],
+)
 def test_laws_are_those_of_their_names(law: str) -> None:
     """The quantile function against SciPy, its inverse, and unit variance where there is one."""
     known = Law.of(law)
@@ -156,7 +243,9 @@ def test_laws_are_those_of_their_names(law: str) -> None:
         "gaussian": stats.norm(),
         "laplace": stats.laplace(scale=1 / np.sqrt(2)),
         "uniform": stats.uniform(-np.sqrt(3), 2 * np.sqrt(3)),
-    }.get(law) or stats.t(known.nu, scale=np.sqrt((known.nu - 2) / known.nu) if known.nu > 2 else 1.0)
+    }.get(law) or stats.t(
+        known.nu, scale=np.sqrt((known.nu - 2) / known.nu) if known.nu > 2 else 1.0
+    )
     with jax.enable_x64(True):
         xi = np.asarray(known.from_normal(x))
         back = np.asarray(known.to_normal(xi))
@@ -174,7 +263,9 @@ def test_flips_and_noise_come_from_one_normal_and_are_independent() -> None:
         sign, shift = map(np.asarray, LabelNoise.of("laplace", 0.3).spoil(x, 0.25))
     assert abs((sign < 0).mean() - 0.3) < 4.5 * np.sqrt(0.21 / len(x))
     for part in (shift[sign < 0], shift[sign > 0]):
-        assert stats.kstest(part, stats.laplace(scale=0.5 / np.sqrt(2)).cdf).pvalue > 1e-5
+        assert (
+            stats.kstest(part, stats.laplace(scale=0.5 / np.sqrt(2)).cdf).pvalue > 1e-5
+        )
     with jax.enable_x64(True):
         plain = LabelNoise().spoil(x, 0.25)
     assert plain.sign == 1.0 and np.array_equal(plain.shift, np.sqrt(0.25) * x)
@@ -183,19 +274,43 @@ def test_flips_and_noise_come_from_one_normal_and_are_independent() -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda: tl.Problem("z1", "erf", flips=0.6), r"`flips` must be a probability in \[0, 1/2\], but got 0.6"),
+        (
+            lambda: tl.Problem("z1", "erf", flips=0.6),
+            r"`flips` must be a probability in \[0, 1/2\], but got 0.6",
+        ),
         (lambda: tl.Problem("z1", "erf", flips=-0.1), "`flips` must be a probability"),
-        (lambda: tl.Problem("z1", "erf", noise_law="normal"), "`noise_law` must be one of gaussian, laplace"),
-        (lambda: tl.Problem("z1", "erf", noise_law="student(0)"), "ν of at least 0.5, but got 'student"),
-        (lambda: tl.Problem("z1", "erf", noise_law="student(x)"), r"must be student\(ν\) with a number"),
-        (lambda: tl.SGD(lr=0.1, loss="huber(-1)"), r"must be huber\(δ\) with a number δ > 0"),
-        (lambda: tl.SGD(lr=0.1, loss="huber(a)"), r"must be huber\(δ\) with a number δ > 0"),
+        (
+            lambda: tl.Problem("z1", "erf", noise_law="normal"),
+            "`noise_law` must be one of gaussian, laplace",
+        ),
+        (
+            lambda: tl.Problem("z1", "erf", noise_law="student(0)"),
+            "ν of at least 0.5, but got 'student",
+        ),
+        (
+            lambda: tl.Problem("z1", "erf", noise_law="student(x)"),
+            r"must be student\(ν\) with a number",
+        ),
+        (
+            lambda: tl.SGD(lr=0.1, loss="huber(-1)"),
+            r"must be huber\(δ\) with a number δ > 0",
+        ),
+        (
+            lambda: tl.SGD(lr=0.1, loss="huber(a)"),
+            r"must be huber\(δ\) with a number δ > 0",
+        ),
         (lambda: tl.SGD(lr=0.1, loss="logistics"), "did you mean 'logistic'"),
         (lambda: tl.register_loss("hinge"), "another name"),
         (lambda: tl.register_loss("mse"), "another name"),
-        (lambda: tl.register_loss("numpy_loss")(lambda y, f: np.tanh(y - f)), "use jax.numpy"),
         (
-            lambda: tl.moments(tl.Problem("z1", "erf", noise=1, noise_law="cauchy"), tl.Overlaps([[1.0]], [[0.0]])),
+            lambda: tl.register_loss("numpy_loss")(lambda y, f: np.tanh(y - f)),
+            "use jax.numpy",
+        ),
+        (
+            lambda: tl.moments(
+                tl.Problem("z1", "erf", noise=1, noise_law="cauchy"),
+                tl.Overlaps([[1.0]], [[0.0]]),
+            ),
             "no moment of order 2",
         ),
     ],
@@ -207,15 +322,24 @@ def test_bad_input(make: Any, why: str) -> None:
 
 def test_what_has_no_moments_is_refused_with_the_reason() -> None:
     """Where a formula needs moments that are infinite; where it does not, and where samples are drawn, it is allowed."""
-    heavy, online = tl.Problem("z1", "erf", noise=0.1, noise_law="student(2)"), tl.SGD(lr=0.1 / d)
+    heavy, online = (
+        tl.Problem("z1", "erf", noise=0.1, noise_law="student(2)"),
+        tl.SGD(lr=0.1 / d),
+    )
     assert set(tl.support(heavy, online).methods) == {"Chain", "Vectors", "Population"}
     assert "no moment of order 2" in tl.support(heavy, online).reasons["ODE"]
     flat = tl.support(heavy, online.replace(loss="huber"))
     assert {"Chain", "Vectors", "ODE", "SDE", "Map", "Population"} <= set(flat.methods)
     fourth = heavy.replace(noise_law="student(3)")
-    assert "ODE" in tl.support(fourth, online).methods and "SDE" not in tl.support(fourth, online).methods
+    assert (
+        "ODE" in tl.support(fourth, online).methods
+        and "SDE" not in tl.support(fourth, online).methods
+    )
     steep = online.replace(loss="exponential")
-    assert "E[e²] may be infinite" in tl.support(tl.Problem("sign(z1)", "square"), steep).reasons["ODE"]
+    assert (
+        "E[e²] may be infinite"
+        in tl.support(tl.Problem("sign(z1)", "square"), steep).reasons["ODE"]
+    )
     assert "ODE" in tl.support(tl.Problem("sign(z1)", "erf"), steep).methods
 
 
@@ -232,17 +356,37 @@ def test_names_of_losses() -> None:
             assert known.value is not None
             np.testing.assert_allclose(known.residual(y, f), residual(y, f), rtol=1e-12)
             np.testing.assert_allclose(known.value(y, f), value(y, f), rtol=1e-12)
-            slopes = (np.asarray(known.value(y, f + 1e-6)) - np.asarray(known.value(y, f - 1e-6))) / 2e-6
-            np.testing.assert_allclose(known.residual(y, f), -slopes, atol=1e-6)  # e = −∂ℓ/∂f
+            slopes = (
+                np.asarray(known.value(y, f + 1e-6))
+                - np.asarray(known.value(y, f - 1e-6))
+            ) / 2e-6
+            np.testing.assert_allclose(
+                known.residual(y, f), -slopes, atol=1e-6
+            )  # e = −∂ℓ/∂f
 
 
 @pytest.mark.parametrize("loss", ["hinge", "correlation"])
 def test_results_hold_the_loss_and_the_error(loss: str) -> None:
     """In runs of several neurons with flipped labels: against samples at the last overlaps, and arccos for one."""
-    problem = tl.Problem("sign(z1*z2)", "relu", width=2, flips=0.1, normalisation="sum", second_layer=[1.0, -0.8])
+    problem = tl.Problem(
+        "sign(z1*z2)",
+        "relu",
+        width=2,
+        flips=0.1,
+        normalisation="sum",
+        second_layer=[1.0, -0.8],
+    )
     W = np.array([[0.7, 0.5, 0.2, 0.0], [0.6, -0.7, 0.0, 0.3]])
     start = tl.Overlaps.from_weights(W, np.eye(2, 4))
-    run = tl.solve(problem, tl.SGD(lr=0.4 / d, loss=loss), tl.Chain(50), start, steps=20, save=2, seeds=2)
+    run = tl.solve(
+        problem,
+        tl.SGD(lr=0.4 / d, loss=loss),
+        tl.Chain(50),
+        start,
+        steps=20,
+        save=2,
+        seeds=2,
+    )
     at = tl.Overlaps(run.Q[1, -1].values, run.M[1, -1].values)
     _, A, B = at.factors()
     rng, n = np.random.default_rng(3), 400_000
@@ -252,17 +396,36 @@ def test_results_hold_the_loss_and_the_error(loss: str) -> None:
     y = np.where(rng.uniform(size=n) < 0.1, -h, h)
     value = RESIDUALS[loss][1](y, f)
     for name, sampled in (("loss", value), ("error", (y * f < 0) + 0.5 * (f == 0))):
-        assert abs(sampled.mean() - float(run[name][1, -1])) < 2e-4 + 5 * sampled.std() / np.sqrt(n)
+        assert abs(
+            sampled.mean() - float(run[name][1, -1])
+        ) < 2e-4 + 5 * sampled.std() / np.sqrt(n)
         assert run[name].attrs["long_name"] and run[name].attrs["units"] == "1"
     assert json.loads(run.attrs["notes"])["error"].startswith("Sobol")
     one = tl.Problem("sign(z1)", "erf", flips=0.1)
-    alone = tl.solve(one, tl.SGD(lr=0.4 / d), tl.Chain(50), tl.Overlaps([[1.0]], [[0.3]]), steps=20, save=2)
+    alone = tl.solve(
+        one,
+        tl.SGD(lr=0.4 / d),
+        tl.Chain(50),
+        tl.Overlaps([[1.0]], [[0.3]]),
+        steps=20,
+        save=2,
+    )
     rho = (alone.M[..., 0, 0] / np.sqrt(alone.Q[..., 0, 0])).values
-    np.testing.assert_allclose(alone.error, 0.1 + 0.8 * np.arccos(rho) / np.pi, rtol=1e-12)
+    np.testing.assert_allclose(
+        alone.error, 0.1 + 0.8 * np.arccos(rho) / np.pi, rtol=1e-12
+    )
     np.testing.assert_allclose(alone.loss, alone.risk)
-    noisy = tl.solve(one.replace(noise=0.1), tl.SGD(lr=0.1 / d), tl.Chain(50), tl.Overlaps([[1.0]], [[0.3]]), steps=2)
+    noisy = tl.solve(
+        one.replace(noise=0.1),
+        tl.SGD(lr=0.1 / d),
+        tl.Chain(50),
+        tl.Overlaps([[1.0]], [[0.3]]),
+        steps=2,
+    )
     assert tl.plot.trajectory(alone, quantity="error").axes[0].get_ylabel() == "error"
-    with pytest.raises(tl.InputError, match=r"Argument `quantity`: Chain, .* has no 'error', but risk"):
+    with pytest.raises(
+        tl.InputError, match=r"Argument `quantity`: Chain, .* has no 'error', but risk"
+    ):
         tl.plot.trajectory(noisy, quantity="error")
     with pytest.raises(tl.InputError, match="`quantity` must be one of"):
         tl.plot.trajectory(alone, quantity="accuracy")
@@ -292,8 +455,14 @@ steps = 4
     (tmp_path / "task.toml").write_text(text)
     task = read_task(tmp_path / "task.toml", [])
     problem = task.problem()
-    assert (problem.labels.law.name, problem.labels.flips, problem.normalisation) == ("student(5)", 0.1, "sum")
-    run = tl.solve(problem, task.algorithm(), tl.Chain(50), task.start(problem), steps=4, save=1)
+    assert (problem.labels.law.name, problem.labels.flips, problem.normalisation) == (
+        "student(5)",
+        0.1,
+        "sum",
+    )
+    run = tl.solve(
+        problem, task.algorithm(), tl.Chain(50), task.start(problem), steps=4, save=1
+    )
     tl.save(run, tmp_path / "run.nc")
     again = tl.rerun(tl.load(tmp_path / "run.nc"))
     np.testing.assert_array_equal(again.M, run.M)

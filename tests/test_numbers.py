@@ -33,7 +33,11 @@ def outcome_of(call: Any) -> str:
     assert {*found.outcome.values} <= {*advice}
     for name in ("M", "Q", "a", "excess_risk", "time", "step", "sample", "alpha"):
         good = np.isin(found.outcome.values, ("ok", "reached"))
-        values = found[name].values if name in ("time", "step", "sample", "alpha") else found[name].values[good]
+        values = (
+            found[name].values
+            if name in ("time", "step", "sample", "alpha")
+            else found[name].values[good]
+        )
         assert np.isfinite(values).all(), name
     return str(found.outcome.values[0])
 
@@ -42,27 +46,50 @@ def outcome_of(call: Any) -> str:
 def test_a_linear_neuron_at_any_dimension(dim: int) -> None:
     """One step with lr = γ/d moves M by γ/d (1 − M) on average; the chain does so at any d."""
     seeds, gamma = 400, 0.5
-    found = tl.solve(LINEAR, tl.SGD(f"{gamma}/d"), tl.Chain(dim), START, steps=1, save=1, seeds=seeds, seed=3)
+    found = tl.solve(
+        LINEAR,
+        tl.SGD(f"{gamma}/d"),
+        tl.Chain(dim),
+        START,
+        steps=1,
+        save=1,
+        seeds=seeds,
+        seed=3,
+    )
     moved = (found.M.values[:, -1, 0, 0] - 0.5) * dim / gamma
     assert np.isfinite(found.risk.values).all()
     resolution = 2 * np.finfo(float).eps * dim / gamma  # of a step beside M = 1/2
-    assert abs(moved.mean() - 0.5) < 5 * moved.std(ddof=1) / math.sqrt(seeds) + resolution
+    assert (
+        abs(moved.mean() - 0.5) < 5 * moved.std(ddof=1) / math.sqrt(seeds) + resolution
+    )
     assert float(found.alpha[-1]) == pytest.approx(1 / dim)
 
 
 def test_one_dimension_is_the_smallest() -> None:
     """There W lies along the target, and stays there."""
-    found = tl.solve(LINEAR, tl.SGD(0.1), tl.Chain(1), tl.Overlaps([[0.25]], [[0.5]]), steps=20, save=4, seeds=8)
+    found = tl.solve(
+        LINEAR,
+        tl.SGD(0.1),
+        tl.Chain(1),
+        tl.Overlaps([[0.25]], [[0.5]]),
+        steps=20,
+        save=4,
+        seeds=8,
+    )
     np.testing.assert_allclose(found.Q.values, found.M.values**2, rtol=1e-12)
     with pytest.raises(tl.InputError, match="`dim` must leave room for the start"):
         tl.solve(LINEAR, tl.SGD(0.1), tl.Chain(1), START, steps=2)
-    with pytest.raises(tl.InputError, match="`lr` must be a positive number in double precision"):
+    with pytest.raises(
+        tl.InputError, match="`lr` must be a positive number in double precision"
+    ):
         tl.solve(LINEAR, tl.SGD("1e-300*d**-20"), tl.Chain(10**6), START, steps=2)
 
 
 GRID = list(
     itertools.product(
-        (1, 10**6, 10**18), ("1e-300", "1e-12/d", "1", "1e12", "1e300*d", "1e-300*d**-20"), (0.0, 1e-300, 1e150)
+        (1, 10**6, 10**18),
+        ("1e-300", "1e-12/d", "1", "1e12", "1e300*d", "1e-300*d**-20"),
+        (0.0, 1e-300, 1e150),
     )
 )
 
@@ -70,7 +97,9 @@ GRID = list(
 @pytest.mark.parametrize(("dim", "lr", "noise"), GRID)
 def test_extremes_are_right_or_refused(dim: int, lr: str, noise: float) -> None:
     problem = tl.Problem("z1", "linear", noise=noise)
-    run = lambda: tl.solve(problem, tl.SGD(lr), tl.Chain(dim), START, steps=3, save=1, seeds=2)  # noqa: E731
+    run = lambda: tl.solve(
+        problem, tl.SGD(lr), tl.Chain(dim), START, steps=3, save=1, seeds=2
+    )  # noqa: E731
     assert outcome_of(run) in ("ok", "refused", "diverged", "not_finite")
 
 
@@ -80,7 +109,14 @@ def test_so_many_steps_that_they_are_infinite() -> None:
 
 
 @pytest.mark.parametrize(
-    "end", [{"time": 1e-300}, {"time": 1e300}, {"alpha": 1e-12}, {"alpha": 1e18}, {"steps": 2**40}]
+    "end",
+    [
+        {"time": 1e-300},
+        {"time": 1e300},
+        {"alpha": 1e-12},
+        {"alpha": 1e18},
+        {"steps": 2**40},
+    ],
 )
 def test_extreme_ends_are_refused_with_a_sentence(end: dict[str, Any]) -> None:
     run = lambda: tl.solve(LINEAR, tl.SGD("0.5/d"), tl.Chain(10**6), START, **end)  # noqa: E731
@@ -97,7 +133,9 @@ def test_extreme_ends_are_refused_with_a_sentence(end: dict[str, Any]) -> None:
         ({"force": "yes"}, "`force` must be True or False"),
     ],
 )
-def test_work_beyond_the_bounds_is_refused_before_it_begins(arguments: dict[str, Any], message: str) -> None:
+def test_work_beyond_the_bounds_is_refused_before_it_begins(
+    arguments: dict[str, Any], message: str
+) -> None:
     known: dict[str, Any] = {"start": START, "steps": 1000, **arguments}
     with pytest.raises(tl.InputError, match=message):
         tl.solve(LINEAR, tl.SGD("0.5/d"), tl.Chain(1000), **known)
@@ -111,10 +149,17 @@ def test_what_is_not_finite_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         return scan(task, method, record, risks)
 
     monkeypatch.setattr("twolayer.running.solve.to_dataset", spoilt)
-    with pytest.warns(tl.errors.DivergenceWarning, match="1 of 3 runs hold numbers that are not finite"):
-        found = tl.solve(LINEAR, tl.SGD("0.5/d"), tl.Chain(50), START, steps=4, save=2, seeds=3)
+    with pytest.warns(
+        tl.errors.DivergenceWarning,
+        match="1 of 3 runs hold numbers that are not finite",
+    ):
+        found = tl.solve(
+            LINEAR, tl.SGD("0.5/d"), tl.Chain(50), START, steps=4, save=2, seeds=3
+        )
     assert found.outcome.values.tolist() == ["ok", "not_finite", "ok"]
-    assert "double precision" in json.loads(found.attrs["notes"])["advice"]["not_finite"]
+    assert (
+        "double precision" in json.loads(found.attrs["notes"])["advice"]["not_finite"]
+    )
 
 
 @pytest.mark.parametrize("lr", ["1e-300/d", "1e-12/d", "1e12/d", "1e300/d"])
@@ -123,28 +168,48 @@ def test_the_limit_at_extreme_rates_and_noise(lr: str, noise: float) -> None:
     """Small rates leave the flow, M = 1 − e^{−t}/2; others diverge, and say so."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = tl.solve(tl.Problem("z1", "linear", noise=noise), tl.SGD(lr), tl.ODE(), START, time=1.0, save=2)
+        found = tl.solve(
+            tl.Problem("z1", "linear", noise=noise),
+            tl.SGD(lr),
+            tl.ODE(),
+            START,
+            time=1.0,
+            save=2,
+        )
     small = float(lr.split("/")[0]) * (1 + noise) <= 2.0
     assert found.outcome.values[0] == ("ok" if small else "diverged")
     assert np.isfinite(found.M.values).all() and np.isfinite(found.Q.values).all()
     if small:
-        assert found.M.values[0, -1, 0, 0] == pytest.approx(1 - math.exp(-1) / 2, rel=1e-7)
+        assert found.M.values[0, -1, 0, 0] == pytest.approx(
+            1 - math.exp(-1) / 2, rel=1e-7
+        )
 
 
 @pytest.mark.parametrize("time", [1e-300, 1e-12, 30.0, 1e12, 1e15, 1e100, 1e300])
 def test_the_limit_at_extreme_times(time: float) -> None:
     """Right, or given up with advice: a time that is too long is no divergence."""
-    run = lambda: tl.solve(LINEAR, tl.SGD("0.5/d"), tl.ODE(max_steps=2000), START, time=time, save=1)  # noqa: E731
+    run = lambda: tl.solve(
+        LINEAR, tl.SGD("0.5/d"), tl.ODE(max_steps=2000), START, time=time, save=1
+    )  # noqa: E731
     if time > 1e3:
         with pytest.raises(tl.errors.RunFailed, match="max_steps"):
             run()
     else:
-        assert run().M.values[0, -1, 0, 0] == pytest.approx(1 - math.exp(-time) / 2, abs=1e-7)
+        assert run().M.values[0, -1, 0, 0] == pytest.approx(
+            1 - math.exp(-time) / 2, abs=1e-7
+        )
 
 
 @pytest.mark.parametrize("dim", [1, 2, 10**6, 10**12, 10**18])
 def test_the_mean_step_at_any_dimension(dim: int) -> None:
-    found = tl.solve(LINEAR, tl.SGD("0.5/d"), tl.Map(dim), tl.Overlaps([[0.25]], [[0.5]]), steps=1, save=1)
+    found = tl.solve(
+        LINEAR,
+        tl.SGD("0.5/d"),
+        tl.Map(dim),
+        tl.Overlaps([[0.25]], [[0.5]]),
+        steps=1,
+        save=1,
+    )
     moved = found.M.values[0, -1, 0, 0] - 0.5
     assert moved == pytest.approx(0.25 / dim, rel=1e-9, abs=2 * np.finfo(float).eps)
 
@@ -155,7 +220,10 @@ PROJECTED = tl.SGD("0.01/d", geometry="projected")
 
 def test_escape_is_logarithmic_up_to_any_dimension() -> None:
     """From d = 10⁶ on every time grows by log(100)/(2c) for two decades of d: of rounding nothing is left."""
-    times = [tl.escape_time(RETRIEVAL, PROJECTED, dim=10**e, threshold=0.1) for e in range(6, 19, 2)]
+    times = [
+        tl.escape_time(RETRIEVAL, PROJECTED, dim=10**e, threshold=0.1)
+        for e in range(6, 19, 2)
+    ]
     for name in ("annealed", "quenched", "ode", "noisy"):
         steps = np.diff([getattr(time, name) for time in times])
         np.testing.assert_allclose(steps, steps[0], rtol=2e-5, err_msg=name)
@@ -177,19 +245,26 @@ def test_rates_and_steps_at_extreme_noise(noise: float) -> None:
 @pytest.mark.parametrize("dim", [2, 10**6, 10**18])
 def test_steps_of_recovery_at_any_dimension(dim: int) -> None:
     """T = (1/m₀ − 1/η)/growth for ℓ = 3, from m₀ = d^{−1/2}, or refused where that is beyond the threshold."""
-    problem, algorithm = tl.Problem("h3(z1)", "h3"), tl.SGD("0.1*d**-1.5", loss="correlation", geometry="projected")
+    problem, algorithm = (
+        tl.Problem("h3(z1)", "h3"),
+        tl.SGD("0.1*d**-1.5", loss="correlation", geometry="projected"),
+    )
     if dim == 2:
         with pytest.raises(tl.InputError, match="`start` must be a number in"):
             tl.single_index.recovery_steps(problem, algorithm, dim=dim)
     else:
         found = tl.single_index.recovery_steps(problem, algorithm, dim=dim)
-        assert found.steps == pytest.approx((math.sqrt(dim) - 2) / found.growth, rel=1e-6)
+        assert found.steps == pytest.approx(
+            (math.sqrt(dim) - 2) / found.growth, rel=1e-6
+        )
     assert tl.single_index.critical_alpha(dim, 3) == pytest.approx(dim)
     with pytest.raises(tl.InputError, match="`dim` must be an integer of at least 2"):
         tl.single_index.critical_alpha(1, 3)
 
 
-@pytest.mark.parametrize(("mu", "delta"), [(0.0, 0.0), (1e300, 0.0), (1e-300, -1e300), (30.0, 30.0)])
+@pytest.mark.parametrize(
+    ("mu", "delta"), [(0.0, 0.0), (1e300, 0.0), (1e-300, -1e300), (30.0, 30.0)]
+)
 def test_phases_far_out(mu: float, delta: float) -> None:
     point = tl.phase_diagram("He3(z1)").at(mu, delta)
     assert "nan" not in str(point).lower()
@@ -201,20 +276,44 @@ LONG = 2 * 10**9
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: tl.solve_stages(LINEAR, [tl.Stage(tl.SGD("0.5/d"), steps=LONG)] * 2, tl.Chain(10), START, seeds=10_000),
+        lambda: tl.solve_stages(
+            LINEAR,
+            [tl.Stage(tl.SGD("0.5/d"), steps=LONG)] * 2,
+            tl.Chain(10),
+            START,
+            seeds=10_000,
+        ),
         lambda: tl.weak_recovery(
-            tl.Problem("h2(z1)", "h2"), tl.SGD("0.2/d", geometry="projected"), (10, 20), seeds=10_000, steps=LONG
+            tl.Problem("h2(z1)", "h2"),
+            tl.SGD("0.2/d", geometry="projected"),
+            (10, 20),
+            seeds=10_000,
+            steps=LONG,
         ),
-        lambda: tl.recovery(LINEAR, tl.SGD("0.2/d", geometry="spherical"), 1000, samples=LONG, seeds=10_000),
+        lambda: tl.recovery(
+            LINEAR,
+            tl.SGD("0.2/d", geometry="spherical"),
+            1000,
+            samples=LONG,
+            seeds=10_000,
+        ),
         lambda: tl.single_index.largest_overlaps(
-            LINEAR, tl.SGD("0.2/d", geometry="spherical"), 1000, samples=LONG, seeds=10_000
+            LINEAR,
+            tl.SGD("0.2/d", geometry="spherical"),
+            1000,
+            samples=LONG,
+            seeds=10_000,
         ),
-        lambda: tl.layers.simulate_second_layer(LINEAR, START, samples=100, seeds=2**32),
+        lambda: tl.layers.simulate_second_layer(
+            LINEAR, START, samples=100, seeds=2**32
+        ),
     ],
     ids=["stages", "weak_recovery", "recovery", "largest_overlaps", "second_layer"],
 )
 def test_work_of_other_functions_is_bounded_too(call: Any) -> None:
-    with pytest.raises(tl.InputError, match=r"h of one core .*bound is 24 h: .*force=True"):
+    with pytest.raises(
+        tl.InputError, match=r"h of one core .*bound is 24 h: .*force=True"
+    ):
         call()
 
 
@@ -223,7 +322,12 @@ def test_bounds_of_stages_are_lifted_by_force(monkeypatch: pytest.MonkeyPatch) -
     stages = [tl.Stage(tl.SGD("0.5/d"), steps=4, save=2)] * 2
     with pytest.raises(tl.InputError, match="half of this machine's memory"):
         tl.solve_stages(LINEAR, stages, tl.Chain(50), START, seeds=2)
-    assert tl.solve_stages(LINEAR, stages, tl.Chain(50), START, seeds=2, force=True).sizes["seed"] == 2
+    assert (
+        tl.solve_stages(LINEAR, stages, tl.Chain(50), START, seeds=2, force=True).sizes[
+            "seed"
+        ]
+        == 2
+    )
 
 
 def test_sweeps_are_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +342,11 @@ def test_sweeps_are_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(batch, "follow", spoilt)
     over = {"algorithm.lr": ["0.5/d"]}
-    with pytest.warns(tl.errors.SweepWarning, match="1 runs hold numbers that are not finite"):
-        found = tl.sweep(LINEAR, tl.SGD("0.5/d"), tl.Chain(50), over, start=START, steps=4, seeds=3)
+    with pytest.warns(
+        tl.errors.SweepWarning, match="1 runs hold numbers that are not finite"
+    ):
+        found = tl.sweep(
+            LINEAR, tl.SGD("0.5/d"), tl.Chain(50), over, start=START, steps=4, seeds=3
+        )
     assert found.outcome.values.tolist() == [["ok", "not_finite", "ok"]]
     assert "double precision" in json.loads(found.attrs["advice"])["not_finite"]

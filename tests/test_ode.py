@@ -23,20 +23,32 @@ def test_phase_retrieval_has_the_exact_solution() -> None:
     """u = m² follows a logistic law; the last risk is γΔ/(1−6γ)."""
     gamma, noise, m0 = 0.05, 0.5, 0.02
     problem = tl.Problem("z1**2", "square", noise=noise)
-    result = tl.solve(problem, tl.SGD(gamma / d, geometry="projected"), tl.ODE(), tl.Overlaps([[1.0]], [[m0]]), time=30)
+    result = tl.solve(
+        problem,
+        tl.SGD(gamma / d, geometry="projected"),
+        tl.ODE(),
+        tl.Overlaps([[1.0]], [[m0]]),
+        time=30,
+    )
     A, B = 4 * (1 - 6 * gamma), 2 * gamma * noise
     last = 1 - B / A
     u = last / (1 + (last / m0**2 - 1) * np.exp(-2 * (A - B) * result.time.values))
     np.testing.assert_allclose(result.M.values[0, :, 0, 0] ** 2, u, rtol=1e-6)
-    np.testing.assert_allclose(result.excess_risk.values[0], 2 * (1 - u), rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(final(result, "excess_risk"), gamma * noise / (1 - 6 * gamma), rtol=1e-6)
+    np.testing.assert_allclose(
+        result.excess_risk.values[0], 2 * (1 - u), rtol=1e-6, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        final(result, "excess_risk"), gamma * noise / (1 - 6 * gamma), rtol=1e-6
+    )
 
 
 def test_plain_norm_relaxes_to_its_fixed_point() -> None:
     """At m = 0 the squared norm goes to the smaller root of 15γq² − (3+6γ)q + 1 + 3γ + γΔ."""
     gamma, noise = 0.05, 0.5
     problem = tl.Problem("z1**2", "square", noise=noise)
-    result = tl.solve(problem, tl.SGD(gamma / d), tl.ODE(), tl.Overlaps([[1.0]], [[0.0]]), time=40)
+    result = tl.solve(
+        problem, tl.SGD(gamma / d), tl.ODE(), tl.Overlaps([[1.0]], [[0.0]]), time=40
+    )
     root = np.roots([15 * gamma, -(3 + 6 * gamma), 1 + 3 * gamma + gamma * noise]).min()
     np.testing.assert_allclose(final(result, "Q")[0, 0], root, rtol=1e-7)
 
@@ -52,9 +64,16 @@ def square_field(
     one, two = np.trace(B @ omega), np.trace(B @ omega @ B @ omega)
     inner = omega @ B @ omega
     first = one * omega + 2 * inner
-    second = (one**2 + 2 * two + noise) * omega + 4 * one * inner + 8 * omega @ B @ omega @ B @ omega
+    second = (
+        (one**2 + 2 * two + noise) * omega
+        + 4 * one * inner
+        + 8 * omega @ B @ omega @ B @ omega
+    )
     dM = 2 * a[:, None] * first[:p, p:]
-    dQ = flow * 2 * (a[:, None] + a) * first[:p, :p] + rate * 4 * np.outer(a, a) * second[:p, :p]
+    dQ = (
+        flow * 2 * (a[:, None] + a) * first[:p, :p]
+        + rate * 4 * np.outer(a, a) * second[:p, :p]
+    )
     return np.concatenate([dQ.ravel(), flow * dM.ravel()])
 
 
@@ -72,16 +91,24 @@ def test_every_regime_against_equations_written_once_more(name: str) -> None:
     P = np.array([[1.0, 0.2], [0.2, 0.7]])
     a, a_star = np.array([1.0, -0.5, 0.8]), np.array([1.5, 0.6])
     teacher = tl.Teacher("square", k, a_star)
-    problem = tl.Problem(teacher, "square", width=p, noise=noise, gram=P, second_layer=a)
+    problem = tl.Problem(
+        teacher, "square", width=p, noise=noise, gram=P, second_layer=a
+    )
     start = random_overlaps(3, p, k, P, size=0.6)
     start = tl.Overlaps(start.Q, start.M, P, a)
     algorithm = tl.SGD(lr, batch)
     result = tl.solve(problem, algorithm, tl.ODE(), start, time=0.7, save=7)
     y0 = np.concatenate([start.Q.ravel(), start.M.ravel()])
     args = (p, k, a, a_star, P, noise, flow, rate)
-    expected = solve_ivp(square_field, (0, 0.7), y0, args=args, rtol=1e-10, atol=1e-12).y[:, -1]
-    np.testing.assert_allclose(final(result, "Q").ravel(), expected[: p * p], rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(final(result, "M").ravel(), expected[p * p :], rtol=1e-6, atol=1e-8)
+    expected = solve_ivp(
+        square_field, (0, 0.7), y0, args=args, rtol=1e-10, atol=1e-12
+    ).y[:, -1]
+    np.testing.assert_allclose(
+        final(result, "Q").ravel(), expected[: p * p], rtol=1e-6, atol=1e-8
+    )
+    np.testing.assert_allclose(
+        final(result, "M").ravel(), expected[p * p :], rtol=1e-6, atol=1e-8
+    )
     assert json.loads(result.attrs["notes"])["regime"] == name
     assert result.time.attrs["units"] == ("" if unit == 0 else f"d**{unit:g}")
     # at a dimension, the same save points are numbers of steps: t = lr step / p
@@ -99,7 +126,9 @@ def test_pure_noise_is_what_the_chain_does() -> None:
     start = tl.Overlaps([[1.0]], [[0.4]], dim=dim)
     steps = int(4 * dim**0.5)
     theory = tl.solve(problem, algorithm, tl.ODE(), start, steps=steps, save=1)
-    runs = tl.solve(problem, algorithm, tl.Chain(dim), start, steps=steps, save=1, seeds=128)
+    runs = tl.solve(
+        problem, algorithm, tl.Chain(dim), start, steps=steps, save=1, seeds=128
+    )
     Q = runs.Q.values[:, -1, 0, 0]
     error = Q.std(ddof=1) / np.sqrt(len(Q))
     growth = final(theory, "Q")[0, 0] - 1
@@ -119,7 +148,9 @@ def test_pure_noise_is_what_the_chain_does() -> None:
         ("d**-0.2", "d**0.1", "blow up"),
     ],
 )
-def test_what_is_not_a_differential_equation_is_refused(lr: Any, batch: Any, words: str) -> None:
+def test_what_is_not_a_differential_equation_is_refused(
+    lr: Any, batch: Any, words: str
+) -> None:
     problem, start = tl.Problem("He2(z1)", "He2"), tl.Overlaps([[1.0]], [[0.5]])
     with pytest.raises(tl.errors.Refused, match=words) as caught:
         tl.solve(problem, tl.SGD(lr, batch), tl.ODE(), start, time=1)
@@ -131,23 +162,39 @@ def test_what_is_not_a_differential_equation_is_refused(lr: Any, batch: Any, wor
 def test_reused_samples_are_refused() -> None:
     with pytest.raises(tl.errors.Refused, match="reused"):
         tl.solve(
-            tl.Problem("z1", "tanh"), tl.SGD(0.1 / d, dataset=2 * d), tl.ODE(), tl.Overlaps([[1.0]], [[0.5]]), time=1
+            tl.Problem("z1", "tanh"),
+            tl.SGD(0.1 / d, dataset=2 * d),
+            tl.ODE(),
+            tl.Overlaps([[1.0]], [[0.5]]),
+            time=1,
         )
 
 
-def test_projected_and_spherical_have_one_limit_and_momentum_rescales_the_rate() -> None:
+def test_projected_and_spherical_have_one_limit_and_momentum_rescales_the_rate() -> (
+    None
+):
     problem = tl.Problem(tl.Teacher("erf", 2), "erf", width=2, noise=0.1)
     base = random_overlaps(5, 2, 2)
     scale = 1 / np.sqrt(np.diagonal(base.Q))
-    start = tl.Overlaps(base.Q * scale[:, None] * scale, base.M * scale[:, None], a=base.a)
+    start = tl.Overlaps(
+        base.Q * scale[:, None] * scale, base.M * scale[:, None], a=base.a
+    )
     run = {"time": 2.0, "save": 4}
-    projected = tl.solve(problem, tl.SGD(0.5 / d, geometry="projected"), tl.ODE(), start, **run)
-    spherical = tl.solve(problem, tl.SGD(0.5 / d, geometry="spherical"), tl.ODE(), start, **run)
+    projected = tl.solve(
+        problem, tl.SGD(0.5 / d, geometry="projected"), tl.ODE(), start, **run
+    )
+    spherical = tl.solve(
+        problem, tl.SGD(0.5 / d, geometry="spherical"), tl.ODE(), start, **run
+    )
     np.testing.assert_array_equal(projected.M.values, spherical.M.values)
-    np.testing.assert_allclose(np.diagonal(projected.Q.values, axis1=2, axis2=3), 1.0, atol=1e-7)
+    np.testing.assert_allclose(
+        np.diagonal(projected.Q.values, axis1=2, axis2=3), 1.0, atol=1e-7
+    )
     # momentum β acts as the rate lr/(1−β), on the clock of that rate
     heavy = tl.solve(problem, tl.SGD(0.5 / d, momentum=0.6), tl.ODE(), start, **run)
-    quick = tl.solve(problem, tl.SGD(0.5 / 0.4 / d), tl.ODE(), start, time=2.0 / 0.4, save=4)
+    quick = tl.solve(
+        problem, tl.SGD(0.5 / 0.4 / d), tl.ODE(), start, time=2.0 / 0.4, save=4
+    )
     np.testing.assert_allclose(heavy.Q.values, quick.Q.values, rtol=1e-5)
 
 
@@ -179,15 +226,28 @@ def test_the_chain_approaches_the_limit(name: str) -> None:
     theory = tl.solve(problem, algorithm, tl.ODE(), start, time=end, save=1)
     deviation, error = {}, {}
     for dim, seeds in ((400, 1024), (1600, 384)):
-        runs = tl.solve(problem, algorithm, tl.Chain(dim), start, time=end, save=1, seeds=seeds)
-        stacked = np.concatenate([runs[v].values[:, -1].reshape(seeds, -1) for v in ("M", "Q", "a", "risk")], axis=1)
-        exact = np.concatenate([final(theory, v).ravel() for v in ("M", "Q", "a", "risk")])
+        runs = tl.solve(
+            problem, algorithm, tl.Chain(dim), start, time=end, save=1, seeds=seeds
+        )
+        stacked = np.concatenate(
+            [runs[v].values[:, -1].reshape(seeds, -1) for v in ("M", "Q", "a", "risk")],
+            axis=1,
+        )
+        exact = np.concatenate(
+            [final(theory, v).ravel() for v in ("M", "Q", "a", "risk")]
+        )
         deviation[dim] = np.abs(stacked.mean(0) - exact)
         error[dim] = stacked.std(0, ddof=1) / np.sqrt(seeds)
-    room = (2 * deviation[400] + 2 * error[400]) * 400 / 1600 + sigmas(error[1600].size, seeds - 1) * error[1600] + 1e-9
+    room = (
+        (2 * deviation[400] + 2 * error[400]) * 400 / 1600
+        + sigmas(error[1600].size, seeds - 1) * error[1600]
+        + 1e-9
+    )
     assert (deviation[1600] < room).all(), (name, deviation[1600] / room)
     # the test has teeth: what the run does is far larger than the room it is given
-    begun = np.concatenate([np.asarray(theory[v].values[0, 0]).ravel() for v in ("M", "Q", "a", "risk")])
+    begun = np.concatenate(
+        [np.asarray(theory[v].values[0, 0]).ravel() for v in ("M", "Q", "a", "risk")]
+    )
     assert np.max(np.abs(exact - begun) / room) > 8
 
 
@@ -196,17 +256,31 @@ def test_bias_of_a_finite_dimension_falls_as_one_over_d() -> None:
     problem = tl.Problem(tl.Teacher("erf", 1), "erf", noise=0.1)
     algorithm = tl.SGD(32 / d, batch=128)
     start = tl.Overlaps([[1.0]], [[0.3]])
-    limit = final(tl.solve(problem, algorithm, tl.ODE(), start, time=2.56, save=1), "M")[0, 0]
+    limit = final(
+        tl.solve(problem, algorithm, tl.ODE(), start, time=2.56, save=1), "M"
+    )[0, 0]
     dims, scaled, errors = np.array([125, 250, 500, 1000]), [], []
     for dim in dims:
-        runs = tl.solve(problem, algorithm, tl.Chain(int(dim)), start, time=2.56, save=1, seeds=8192, seed=int(dim))
+        runs = tl.solve(
+            problem,
+            algorithm,
+            tl.Chain(int(dim)),
+            start,
+            time=2.56,
+            save=1,
+            seeds=8192,
+            seed=int(dim),
+        )
         assert float(runs.time[-1]) == pytest.approx(2.56, abs=1e-12)
         M = runs.M.values[:, -1, 0, 0]
         scaled.append((M.mean() - limit) * dim)
         errors.append(M.std(ddof=1) / np.sqrt(len(M)) * dim)
     constant = np.average(scaled, weights=np.array(errors) ** -2.0)
     assert constant > 20 * max(errors)
-    assert np.all(np.abs(np.array(scaled) - constant) < sigmas(len(errors)) * np.array(errors) + 0.05 * constant)
+    assert np.all(
+        np.abs(np.array(scaled) - constant)
+        < sigmas(len(errors)) * np.array(errors) + 0.05 * constant
+    )
     # another power of d would not pass
     for power in (0.5, 1.5):
         other = np.array(scaled) * (dims / 125.0) ** (power - 1)
@@ -218,7 +292,9 @@ def test_bias_of_a_finite_dimension_falls_as_one_over_d() -> None:
 def test_a_solution_that_blows_up_says_so() -> None:
     problem = tl.Problem("He3(z1)", "He3")
     with pytest.warns(tl.errors.DivergenceWarning, match="smaller lr"):
-        result = tl.solve(problem, tl.SGD(2 / d), tl.ODE(), tl.Overlaps([[1.0]], [[0.5]]), time=5)
+        result = tl.solve(
+            problem, tl.SGD(2 / d), tl.ODE(), tl.Overlaps([[1.0]], [[0.5]]), time=5
+        )
     assert result.outcome.values.tolist() == ["diverged"]
     assert 0 < float(result.stop_time[0]) < 5
     assert np.isfinite(result.M.values).all() and np.isfinite(result.risk.values).all()
@@ -229,14 +305,26 @@ def test_until_finds_the_crossing() -> None:
     gamma, noise, m0, level = 0.05, 0.5, 0.02, 0.6
     problem = tl.Problem("z1**2", "square", noise=noise)
     run = {"time": 30.0, "save": 10}
-    algorithm, start = tl.SGD(gamma / d, geometry="projected"), tl.Overlaps([[1.0]], [[m0]])
-    result = tl.solve(problem, algorithm, tl.ODE(), start, until=tl.Until("overlap", level), **run)
+    algorithm, start = (
+        tl.SGD(gamma / d, geometry="projected"),
+        tl.Overlaps([[1.0]], [[m0]]),
+    )
+    result = tl.solve(
+        problem, algorithm, tl.ODE(), start, until=tl.Until("overlap", level), **run
+    )
     A, B = 4 * (1 - 6 * gamma), 2 * gamma * noise
     last = 1 - B / A
     exact = np.log((last / m0**2 - 1) / (last / level**2 - 1)) / (2 * (A - B))
     assert result.outcome.values.tolist() == ["reached"]
     assert float(result.stop_time[0]) == pytest.approx(exact, rel=1e-6)
-    relative = tl.solve(problem, algorithm, tl.ODE(), start, until=tl.Until("excess_risk", 0.5, relative=True), **run)
+    relative = tl.solve(
+        problem,
+        algorithm,
+        tl.ODE(),
+        start,
+        until=tl.Until("excess_risk", 0.5, relative=True),
+        **run,
+    )
     u = 1 - 0.5 * (1 - m0**2)
     exact = np.log((last / m0**2 - 1) / (last / u - 1)) / (2 * (A - B))
     assert float(relative.stop_time[0]) == pytest.approx(exact, rel=1e-6)
@@ -246,14 +334,21 @@ def test_the_integrator_gives_up_with_an_error_or_an_outcome() -> None:
     problem, start = tl.Problem("tanh(z1)", "tanh"), tl.Overlaps([[1.0]], [[0.5]])
     with pytest.raises(tl.errors.RunFailed, match="max_steps"):
         tl.solve(problem, tl.SGD(0.1 / d), tl.ODE(max_steps=2), start, time=100)
-    kept = tl.solve(problem, tl.SGD(0.1 / d), tl.ODE(max_steps=2), start, time=100, throw=False)
+    kept = tl.solve(
+        problem, tl.SGD(0.1 / d), tl.ODE(max_steps=2), start, time=100, throw=False
+    )
     assert kept.outcome.values.tolist() == ["max_steps"]
 
 
 def test_a_window_of_a_single_step_is_no_blow_up() -> None:
     """0.06 + (0.07 − 0.06) is not 0.07: what rounding leaves of the way is no step too small for the clock."""
-    problem, algorithm = tl.Problem("h2(z1)", "h2"), tl.SGD(lr=0.05 / d, geometry="projected")
-    run = tl.solve(problem, algorithm, tl.ODE(), tl.Overlaps([[1.0]], [[0.3]]), time=0.1, save=10)
+    problem, algorithm = (
+        tl.Problem("h2(z1)", "h2"),
+        tl.SGD(lr=0.05 / d, geometry="projected"),
+    )
+    run = tl.solve(
+        problem, algorithm, tl.ODE(), tl.Overlaps([[1.0]], [[0.3]]), time=0.1, save=10
+    )
     assert run.outcome.values.tolist() == ["ok"]
     assert np.isfinite(run.M.values).all()
     assert float(run.time[-1]) == pytest.approx(0.1)
@@ -261,8 +356,14 @@ def test_a_window_of_a_single_step_is_no_blow_up() -> None:
 
 def test_overlaps_that_grow_by_many_powers_of_ten_keep_their_digits() -> None:
     """From M = 1e-5 the escape multiplies every error by 1e5."""
-    problem, algorithm = tl.Problem(tl.Teacher("square"), "square", noise=0.1), tl.SGD(0.08 / d, geometry="projected")
+    problem, algorithm = (
+        tl.Problem(tl.Teacher("square"), "square", noise=0.1),
+        tl.SGD(0.08 / d, geometry="projected"),
+    )
     start = tl.Overlaps([[1.0]], [[1e-5]])
-    default, fine = (tl.solve(problem, algorithm, tl.ODE(rtol=rtol), start, time=6, save=1) for rtol in (None, 1e-12))
+    default, fine = (
+        tl.solve(problem, algorithm, tl.ODE(rtol=rtol), start, time=6, save=1)
+        for rtol in (None, 1e-12)
+    )
     assert 0.1 < float(fine.M[0, -1, 0, 0]) < 0.999
     assert abs(float(default.risk[0, -1]) - float(fine.risk[0, -1])) < 1e-7

@@ -55,22 +55,34 @@ def chain(tree: xr.DataTree) -> xr.Dataset:
 @pytest.fixture(scope="module")
 def single(tree: xr.DataTree) -> xr.DataTree:
     """The same results seen along the first direction only."""
-    parts = {f"/{name}": child.to_dataset().isel(direction=[0]) for name, child in tree.children.items()}
+    parts = {
+        f"/{name}": child.to_dataset().isel(direction=[0])
+        for name, child in tree.children.items()
+    }
     return xr.DataTree.from_dict({"/": tree.to_dataset(), **parts})
 
 
 def curves(ax: Axes) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [tuple(np.asarray(x, dtype=float) for x in line.get_data()) for line in ax.get_lines()]  # type: ignore[misc]
+    return [
+        tuple(np.asarray(x, dtype=float) for x in line.get_data())
+        for line in ax.get_lines()
+    ]  # type: ignore[misc]
 
 
 def legend(ax: Axes) -> list[str]:
-    return [text.get_text() for text in ax.get_legend().get_texts()] if ax.get_legend() else []
+    return (
+        [text.get_text() for text in ax.get_legend().get_texts()]
+        if ax.get_legend()
+        else []
+    )
 
 
 def holds(ax: Axes, x: np.ndarray, y: np.ndarray) -> bool:
     """Whether the window shows all of a curve."""
     (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
-    return bool(left <= x.min() and x.max() <= right and bottom <= y.min() and y.max() <= top)
+    return bool(
+        left <= x.min() and x.max() <= right and bottom <= y.min() and y.max() <= top
+    )
 
 
 def replaced(dataset: xr.Dataset, **changes: Any) -> xr.Dataset:
@@ -96,7 +108,9 @@ def test_trajectory_of_a_simulation(chain: xr.Dataset) -> None:
     (band,) = left.collections
     low, high = np.quantile(chain.risk.values, [0.1, 0.9], axis=0)
     outline = band.get_paths()[0].vertices
-    np.testing.assert_allclose([outline[:, 1].min(), outline[:, 1].max()], [low.min(), high.max()])
+    np.testing.assert_allclose(
+        [outline[:, 1].min(), outline[:, 1].max()], [low.min(), high.max()]
+    )
     assert legend(left) == ["Chain, d = 15, 4 seeds"]
     assert left.get_legend().get_title().get_text() == "bands: 80% of the seeds"
     expected = [chain.M.values[:, :, j, r].mean(0) for r in range(2) for j in range(2)]
@@ -105,13 +119,21 @@ def test_trajectory_of_a_simulation(chain: xr.Dataset) -> None:
         np.testing.assert_array_equal(x, times)
         np.testing.assert_array_equal(y, mean)
         assert holds(right, x, y)
-    assert [to_hex(line.get_color()) for line in right.get_lines()] == [DIRECTIONS[0]] * 2 + [DIRECTIONS[1]] * 2
+    assert [to_hex(line.get_color()) for line in right.get_lines()] == [
+        DIRECTIONS[0]
+    ] * 2 + [DIRECTIONS[1]] * 2
     assert legend(right) == ["$M_{j1}$", "$M_{j2}$"]
     for ax in (left, right):
         assert ax.get_xlabel().startswith("time")
     assert (left.get_ylabel(), right.get_ylabel()) == ("risk", "overlap $M_{jr}$")
     title = figure.get_suptitle()
-    for word in ("He2(z1) + He2(z2)", "He2, p = 2", "Δ = 0.2", "lr = 0.1/d", "projected"):
+    for word in (
+        "He2(z1) + He2(z2)",
+        "He2, p = 2",
+        "Δ = 0.2",
+        "lr = 0.1/d",
+        "projected",
+    ):
         assert word in title
 
 
@@ -129,7 +151,9 @@ def test_headings_of_legends_follow_the_style(chain: xr.Dataset) -> None:
     sizes = {}
     for name in ("paper", "house", "talk"):
         with plot.style(name):
-            sizes[name] = plot.trajectory(chain).axes[0].get_legend().get_title().get_fontsize()
+            sizes[name] = (
+                plot.trajectory(chain).axes[0].get_legend().get_title().get_fontsize()
+            )
     assert sizes["paper"] < sizes["house"] < sizes["talk"]
 
 
@@ -148,10 +172,14 @@ def test_many_overlaps_are_thin_lines(chain: xr.Dataset) -> None:
 
 
 @pytest.mark.parametrize(("factor", "scale"), [(1.0, "linear"), (1e-3, "log")])
-def test_the_risk_axis_is_logarithmic_where_that_helps(chain: xr.Dataset, factor: float, scale: str) -> None:
+def test_the_risk_axis_is_logarithmic_where_that_helps(
+    chain: xr.Dataset, factor: float, scale: str
+) -> None:
     risk = xr.zeros_like(chain.risk) + 1.0
     risk[:, -1] = 0.5 * factor
-    left = plot.trajectory(replaced(chain.assign(risk=risk), problem={"noise": 0.0})).axes[0]
+    left = plot.trajectory(
+        replaced(chain.assign(risk=risk), problem={"noise": 0.0})
+    ).axes[0]
     assert left.get_yscale() == scale
     assert len(left.get_lines()) == 1  # without noise there is no floor
 
@@ -159,7 +187,9 @@ def test_the_risk_axis_is_logarithmic_where_that_helps(chain: xr.Dataset, factor
 def test_what_did_not_go_well_is_shown(chain: xr.Dataset) -> None:
     outcome = chain.outcome.copy()
     outcome[:2] = "diverged"
-    assert legend(plot.trajectory(chain.assign(outcome=outcome)).axes[0]) == ["Chain, d = 15, 4 seeds (2 diverged)"]
+    assert legend(plot.trajectory(chain.assign(outcome=outcome)).axes[0]) == [
+        "Chain, d = 15, 4 seeds (2 diverged)"
+    ]
     begun = chain.isel(time=[0])  # interrupted before the first save point
     assert len(curves(plot.trajectory(begun).axes[0])[0][0]) == 1
     alone = chain.isel(seed=[0])
@@ -179,7 +209,9 @@ def test_titles_and_labels(chain: xr.Dataset) -> None:
     big = legend(plot.trajectory(replaced(chain, method={"dim": 1_000_000})).axes[0])
     assert big == ["Chain, d = 1\u2009000\u2009000, 4 seeds"]
     field = tl.MeanField().describe()
-    assert legend(plot.trajectory(replaced(chain, method=field)).axes[0]) == ["MeanField, d = ∞"]
+    assert legend(plot.trajectory(replaced(chain, method=field)).axes[0]) == [
+        "MeanField, d = ∞"
+    ]
     limit = chain.copy()
     limit.time.attrs["units"] = "d**0.5"
     assert "[$d^{0.5}$]" in plot.trajectory(limit).axes[0].get_xlabel()
@@ -202,7 +234,9 @@ def test_comparison_along_one_direction(single: xr.DataTree) -> None:
     small, large, theory, floor = left.get_lines()
     ode = single["ode"].to_dataset()
     np.testing.assert_array_equal(theory.get_data(), [ode.time, ode.risk[0]])
-    np.testing.assert_array_equal(large.get_ydata(), single["chain_15"].risk.mean("seed"))
+    np.testing.assert_array_equal(
+        large.get_ydata(), single["chain_15"].risk.mean("seed")
+    )
     assert to_hex(theory.get_color()) == COLOURS["theory"]
     assert theory.get_linestyle() == "--"
     assert to_hex(small.get_color()) == COLOURS["chain"]
@@ -222,24 +256,41 @@ def test_comparison_along_two_directions(tree: xr.DataTree) -> None:
     for i, name in enumerate(("chain_12", "chain_15", "ode")):
         values = quantities(tree[name].to_dataset())
         for r in range(2):
-            np.testing.assert_allclose(lines[2 * i + r].get_ydata(), values[f"m{r + 1}"].mean(0), rtol=1e-15)
-    assert [line.get_linestyle() for line in lines[:6]] == ["-", "-", "-.", "-.", "--", "--"]
+            np.testing.assert_allclose(
+                lines[2 * i + r].get_ydata(), values[f"m{r + 1}"].mean(0), rtol=1e-15
+            )
+    assert [line.get_linestyle() for line in lines[:6]] == [
+        "-",
+        "-",
+        "-.",
+        "-.",
+        "--",
+        "--",
+    ]
 
 
 @pytest.mark.parametrize("clock", ["time", "step", "sample", "alpha"])
-def test_every_entry_is_drawn_on_request_against_any_clock(tree: xr.DataTree, clock: str) -> None:
+def test_every_entry_is_drawn_on_request_against_any_clock(
+    tree: xr.DataTree, clock: str
+) -> None:
     left, right = plot.compare(tree, entries=["M", "Q12"], clock=clock).axes
     ode = tree["ode"].to_dataset()
     np.testing.assert_array_equal(left.get_lines()[2].get_xdata(), ode[clock])
     drawn = right.get_lines()
     assert len(drawn) == 3 * 5 + 5
     theory = [line.get_ydata() for line in drawn[10:15]]
-    expected = [ode.M[0, :, j, r] for r in range(2) for j in range(2)] + [ode.Q[0, :, 0, 1]]
+    expected = [ode.M[0, :, j, r] for r in range(2) for j in range(2)] + [
+        ode.Q[0, :, 0, 1]
+    ]
     np.testing.assert_allclose(theory, expected, rtol=1e-15)
     # the legend has the colours of the lines, and theory its own entry
     assert legend(right) == ["ODE", "$M_{j1}$", "$M_{j2}$", "$Q_{12}$"]
     named = {text.get_text(): to_hex(h.get_color()) for text, h in zip(right.get_legend().get_texts(), right.get_legend().legend_handles, strict=True)}  # fmt: skip
-    assert named["$M_{j1}$"] == to_hex(drawn[0].get_color()) == to_hex(drawn[1].get_color())
+    assert (
+        named["$M_{j1}$"]
+        == to_hex(drawn[0].get_color())
+        == to_hex(drawn[1].get_color())
+    )
     assert named["$M_{j2}$"] == to_hex(drawn[2].get_color())
     assert named["$Q_{12}$"] == to_hex(drawn[4].get_color())
     # dash and marker tell the two simulations apart
@@ -250,15 +301,30 @@ def test_every_entry_is_drawn_on_request_against_any_clock(tree: xr.DataTree, cl
         plot.compare(tree, clock="epoch")
 
 
-def test_training_risks_and_logarithmic_clocks_are_drawn(chain: xr.Dataset, tree: xr.DataTree) -> None:
+def test_training_risks_and_logarithmic_clocks_are_drawn(
+    chain: xr.Dataset, tree: xr.DataTree
+) -> None:
     training = chain.assign(train_risk=0.5 * chain.risk)
     left = plot.trajectory(training).axes[0]
-    assert legend(left) == ["Chain, d = 15, 4 seeds", "Chain, d = 15, 4 seeds: training"]
-    np.testing.assert_array_equal(left.get_lines()[1].get_ydata(), training.train_risk.mean("seed"))
-    both = xr.DataTree.from_dict({"/": tree.to_dataset(), "/ode": tree["ode"].to_dataset(), "/chain_15": training})
+    assert legend(left) == [
+        "Chain, d = 15, 4 seeds",
+        "Chain, d = 15, 4 seeds: training",
+    ]
+    np.testing.assert_array_equal(
+        left.get_lines()[1].get_ydata(), training.train_risk.mean("seed")
+    )
+    both = xr.DataTree.from_dict(
+        {
+            "/": tree.to_dataset(),
+            "/ode": tree["ode"].to_dataset(),
+            "/chain_15": training,
+        }
+    )
     assert "Chain, d = 15, 4 seeds: training" in legend(plot.compare(both).axes[0])
     assert {ax.get_xscale() for ax in plot.trajectory(chain).axes} == {"linear"}
-    many = chain.isel(time=np.zeros(20, dtype=int)).assign_coords(time=np.geomspace(1e-3, 1e3, 20))
+    many = chain.isel(time=np.zeros(20, dtype=int)).assign_coords(
+        time=np.geomspace(1e-3, 1e3, 20)
+    )
     assert {ax.get_xscale() for ax in plot.trajectory(many).axes} == {"log"}
 
 
@@ -274,7 +340,9 @@ def test_equal_methods_are_told_apart(tree: xr.DataTree) -> None:
     parts = {"/": tree.to_dataset(), "/ode": tree["ode"].to_dataset()}
     parts |= {f"/chain_15_{i}": tree["chain_15"].to_dataset() for i in (1, 2)}
     left = plot.compare(xr.DataTree.from_dict(parts)).axes[0]
-    assert legend(left)[:2] == [f"Chain, d = 15, 4 seeds (chain_15_{i})" for i in (1, 2)]
+    assert legend(left)[:2] == [
+        f"Chain, d = 15, 4 seeds (chain_15_{i})" for i in (1, 2)
+    ]
 
 
 # -- targets and averages ---------------------------------------------------------------------------------------------
@@ -286,11 +354,18 @@ def test_analysis_shows_the_coefficients() -> None:
     (ax,) = figure.axes
     heights = [bar.get_height() for bar in ax.patches]
     np.testing.assert_allclose(heights, [2, -1, np.sqrt(6)], rtol=1e-12)
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["$z_{1}$", "$z_{1}\\,z_{2}$", "$h_{3}(z_{2})$"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == [
+        "$z_{1}$",
+        "$z_{1}\\,z_{2}$",
+        "$h_{3}(z_{2})$",
+    ]
     assert legend(ax) == ["order 1", "order 2", "order 3"]
     title = ax.get_title(loc="left")
     assert title.splitlines()[0] == result.target.name
-    assert title.splitlines()[1] == f"information 1, leap 1, generative {result.generative}"
+    assert (
+        title.splitlines()[1]
+        == f"information 1, leap 1, generative {result.generative}"
+    )
     assert ax.get_ylim()[0] < -1
     assert ax.get_ylim()[1] > np.sqrt(6)
 
@@ -299,9 +374,14 @@ def test_analysis_of_a_target_with_many_coefficients() -> None:
     text = "(1 + z1)*(2 + z2)*(3 + z3)*(4 + z4)*(5 + z5) + z1**3"
     result = tl.analyse(text)
     (ax,) = plot.analysis(result).axes
-    sizes = sorted((abs(c) for alpha, c in result.hermite.items() if any(alpha)), reverse=True)
+    sizes = sorted(
+        (abs(c) for alpha, c in result.hermite.items() if any(alpha)), reverse=True
+    )
     assert len(sizes) > MOST == len(ax.patches)
-    assert sorted((abs(bar.get_height()) for bar in ax.patches), reverse=True) == sizes[:MOST]
+    assert (
+        sorted((abs(bar.get_height()) for bar in ax.patches), reverse=True)
+        == sizes[:MOST]
+    )
     assert ax.get_ylabel() == f"coefficients: the {MOST} largest of {len(sizes)}"
 
 
@@ -319,7 +399,9 @@ def test_moments_are_shown_with_their_numbers() -> None:
         np.testing.assert_array_equal(image.get_array(), matrix)
         assert image.get_clim() == (-np.abs(matrix).max(), np.abs(matrix).max())
         assert ax.get_title(loc="left").startswith(name)
-        assert [text.get_text() for text in ax.texts] == [f"{x:.2g}" for x in matrix.ravel()]
+        assert [text.get_text() for text in ax.texts] == [
+            f"{x:.2g}" for x in matrix.ravel()
+        ]
         assert [t.get_position() for t in ax.texts] == [(1, 1), (2, 1), (1, 2), (2, 2)]
         assert {1, 2} <= set(ax.get_xticks())
     assert figure.axes[0].get_xlabel() == "direction $r$"
@@ -332,7 +414,11 @@ def test_moments_of_many_neurons_and_of_zeros() -> None:
     figure = plot.moments(tl.moments(many, tl.Overlaps(np.eye(7), np.zeros((7, 1)))))
     assert not figure.axes[1].texts
     nothing = tl.Problem("z1", "linear", second_layer=[0.0])
-    image = plot.moments(tl.moments(nothing, tl.Overlaps([[1.0]], [[0.0]]))).axes[0].get_images()[0]
+    image = (
+        plot.moments(tl.moments(nothing, tl.Overlaps([[1.0]], [[0.0]])))
+        .axes[0]
+        .get_images()[0]
+    )
     assert image.get_clim() == (-1, 1)
 
 
@@ -342,21 +428,36 @@ def test_moments_of_many_neurons_and_of_zeros() -> None:
 @pytest.mark.parametrize("name", PANELS)
 def test_figures_refuse_what_is_not_theirs(name: str) -> None:
     for wrong in (None, 3, xr.Dataset(), xr.DataTree()):
-        with pytest.raises(tl.InputError, match=r"must be a (result of|Dataset from solve)"):
+        with pytest.raises(
+            tl.InputError, match=r"must be a (result of|Dataset from solve)"
+        ):
             getattr(plot, name)(wrong)
 
 
 def measured() -> WeakRecovery:
     """T = 10 d^½ in the middle, and one run of each dimension that was given up."""
-    steps = np.array([10.0, 20.0])[:, None] * np.array([10.0, 9.0, 8.0, 11.0, 12.0, 10.0, np.inf])
+    steps = np.array([10.0, 20.0])[:, None] * np.array(
+        [10.0, 9.0, 8.0, 11.0, 12.0, 10.0, np.inf]
+    )
     algorithm = tl.SGD("0.1/d", geometry="projected")
-    return WeakRecovery(tl.Problem("h3(z1)", "h3"), algorithm, 0.5, (100, 400), steps, (300, 600), ("exact",) * 2, None)
+    return WeakRecovery(
+        tl.Problem("h3(z1)", "h3"),
+        algorithm,
+        0.5,
+        (100, 400),
+        steps,
+        (300, 600),
+        ("exact",) * 2,
+        None,
+    )
 
 
 def test_weak_recovery_shows_its_runs_and_its_law() -> None:
     (panel,) = plot.weak_recovery(measured()).axes
     shown = legend(panel)
-    assert shown[::3] == ["runs", "given up"] and shown[2].startswith("$T$ ~ $d^\\theta$, $\\theta = 0.5 \\pm")
+    assert shown[::3] == ["runs", "given up"] and shown[2].startswith(
+        "$T$ ~ $d^\\theta$, $\\theta = 0.5 \\pm"
+    )
     runs, *bars, medians, law, lost, _ = curves(panel)
     assert runs[1].size == 12 and len(bars) == 2
     np.testing.assert_array_equal(medians, [[100, 400], [100, 200]])
@@ -367,17 +468,32 @@ def test_weak_recovery_shows_its_runs_and_its_law() -> None:
 def test_the_landscape_is_drawn_with_its_flow(drawings: dict[str, Any]) -> None:
     left, right = plot.landscape(drawings["landscape"], step=0.5).axes
     (m, phi), (_, flow) = curves(left)[0], curves(right)[0]
-    np.testing.assert_allclose(phi - phi[len(m) // 2], -(m**3) + m[len(m) // 2] ** 3, atol=1e-6)
+    np.testing.assert_allclose(
+        phi - phi[len(m) // 2], -(m**3) + m[len(m) // 2] ** 3, atol=1e-6
+    )
     np.testing.assert_allclose(flow, 3 * m**2 * (1 - m**2), atol=1e-6)
-    assert (curves(right)[1][1] < flow)[m > 0].all()  # steps of finite length pull m towards zero
+    assert (curves(right)[1][1] < flow)[
+        m > 0
+    ].all()  # steps of finite length pull m towards zero
 
 
 def test_a_contest_names_who_is_beaten(drawings: dict[str, Any]) -> None:
     (panel,) = plot.contest(drawings["contest"]).axes
-    assert [x.get_text() for x in panel.get_yticklabels()] == ["optimum", "constant: undecided"]
-    apart = {"optimum": np.full(9, 0.1), "constant": 0.2 + 0.001 * np.arange(9), "cosine": 0.05 + 0.001 * np.arange(9)}
+    assert [x.get_text() for x in panel.get_yticklabels()] == [
+        "optimum",
+        "constant: undecided",
+    ]
+    apart = {
+        "optimum": np.full(9, 0.1),
+        "constant": 0.2 + 0.001 * np.arange(9),
+        "cosine": 0.05 + 0.001 * np.arange(9),
+    }
     (panel,) = plot.contest(Contest(500, 9, "excess_risk", apart)).axes
-    assert [x.get_text() for x in panel.get_yticklabels()] == ["optimum", "constant: beaten", "cosine: better"]
+    assert [x.get_text() for x in panel.get_yticklabels()] == [
+        "optimum",
+        "constant: beaten",
+        "cosine: better",
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -389,8 +505,15 @@ def drawings(tree: xr.DataTree, chain: xr.Dataset) -> dict[str, Any]:
         "moments": tl.moments(PROBLEM, START),
         "landscape": tl.single_index.population_loss(tl.Problem("h3(z1)", "h3")),
         "weak_recovery": measured(),
-        "contest": Contest(500, 3, "excess_risk", {"optimum": np.full(3, 0.1), "constant": np.array([0.2, 0.3, 0.25])}),
-        "message_passing": MessagePassing(1.0, 300, np.linspace(0, 1, 24).reshape(2, 6, 2)),
+        "contest": Contest(
+            500,
+            3,
+            "excess_risk",
+            {"optimum": np.full(3, 0.1), "constant": np.array([0.2, 0.3, 0.25])},
+        ),
+        "message_passing": MessagePassing(
+            1.0, 300, np.linspace(0, 1, 24).reshape(2, 6, 2)
+        ),
     }
 
 
@@ -402,7 +525,9 @@ def test_every_figure_is_written_and_leaves_the_settings_alone(
     given = Figure(figsize=(5, 3))
     figure = getattr(plot, name)(drawings[name], figure=given)
     assert figure is given
-    path = plot.save_figure(getattr(plot, name)(drawings[name]), tmp_path / f"{name}.png")
+    path = plot.save_figure(
+        getattr(plot, name)(drawings[name]), tmp_path / f"{name}.png"
+    )
     assert dict(mpl.rcParams) == before
     header = path.read_bytes()[:24]
     assert header[:8] == b"\x89PNG\r\n\x1a\n"
@@ -438,7 +563,9 @@ def test_figures_are_drawn_into_given_axes(drawings: dict[str, Any]) -> None:
         assert getattr(plot, name)(drawings[name], ax=given) is own
         assert len(mine.get_lines()) == 1 and own.get_suptitle() == ""
         assert all(panel.has_data() for panel in panels)
-        assert len([ax for ax in own.axes if ax.get_label() != "<colorbar>"]) == count + 1
+        assert (
+            len([ax for ax in own.axes if ax.get_label() != "<colorbar>"]) == count + 1
+        )
         for wrong in (panels[0] if count > 1 else panels * 2, "axes", [None] * count):
             with pytest.raises(tl.InputError, match="`ax` must be"):
                 getattr(plot, name)(drawings[name], ax=wrong)
@@ -458,7 +585,11 @@ def test_figures_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     figure = Figure()
     figure.subplots().plot([0, 1])
     for suffix, start in ((".pdf", b"%PDF"), (".svg", b"<?xml"), (".png", b"\x89PNG")):
-        assert plot.save_figure(figure, tmp_path / f"x{suffix}").read_bytes().startswith(start)
+        assert (
+            plot.save_figure(figure, tmp_path / f"x{suffix}")
+            .read_bytes()
+            .startswith(start)
+        )
     old = (tmp_path / "x.png").read_bytes()
 
     class Broken(Figure):
@@ -474,9 +605,14 @@ def test_figures_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("path", "message"),
-    [("x.gif", "end in .png, .pdf or .svg, but got 'x.gif'"), ("no/x.png", "existing folder")],
+    [
+        ("x.gif", "end in .png, .pdf or .svg, but got 'x.gif'"),
+        ("no/x.png", "existing folder"),
+    ],
 )
-def test_places_for_figures(path: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_places_for_figures(
+    path: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(tl.InputError, match=message):
         plot.save_figure(Figure(), path)

@@ -43,7 +43,11 @@ def test_the_linear_student_in_closed_form(linear: Any) -> None:
     best = closed(x) / (closed(x) + 0.1)
     inside_ = (x > 1) & (x < 9)
     np.testing.assert_allclose(linear.path.lr.values[inside_], best[inside_], rtol=0.05)
-    assert linear.certified and linear.complete and max(linear.restarts) < (1 + 1e-6) * min(linear.restarts)
+    assert (
+        linear.certified
+        and linear.complete
+        and max(linear.restarts) < (1 + 1e-6) * min(linear.restarts)
+    )
 
 
 def test_the_best_constant_in_closed_form(linear: Any) -> None:
@@ -51,7 +55,9 @@ def test_the_best_constant_in_closed_form(linear: Any) -> None:
     assert linear.constant.lr.coefficient == pytest.approx(0.270014, abs=2e-5)
     assert linear.constant.value == pytest.approx(0.0201422611, rel=1e-6)
     assert set(linear.named) == {"cosine", "linear", "power", "inverse"}
-    assert all(linear.value < x.value < linear.constant.value for x in linear.named.values())
+    assert all(
+        linear.value < x.value < linear.constant.value for x in linear.named.values()
+    )
     assert linear.best_named is linear.named["power"]
 
 
@@ -61,14 +67,25 @@ def test_few_pieces_do_not_rule_out_high_rates() -> None:
     gamma = np.linspace(0.02, 0.4, 100_001)
     level = gamma * noise / (2 * (2 - gamma))
     closed_ = level + (0.5 - level) * np.exp(-(2 * gamma - gamma**2) * span)
-    best = tl.optimise(LINEAR.replace(noise=noise), STEP, ORIGIN, horizon=span, form="constant", pieces=2)
+    best = tl.optimise(
+        LINEAR.replace(noise=noise),
+        STEP,
+        ORIGIN,
+        horizon=span,
+        form="constant",
+        pieces=2,
+    )
     assert best.value == pytest.approx(closed_.min(), rel=1e-4)
-    assert best.constant.lr.coefficient == pytest.approx(gamma[closed_.argmin()], rel=0.02)
+    assert best.constant.lr.coefficient == pytest.approx(
+        gamma[closed_.argmin()], rel=0.02
+    )
 
 
 def test_where_every_step_harms_the_best_rate_is_as_good_as_none() -> None:
     """At perfect learning with noisy labels nothing is gained by moving; laws stay positive all the same."""
-    best = tl.optimise(LINEAR, STEP, tl.Overlaps([[1.0]], [[1.0]]), horizon=1, pieces=2, restarts=1)
+    best = tl.optimise(
+        LINEAR, STEP, tl.Overlaps([[1.0]], [[1.0]]), horizon=1, pieces=2, restarts=1
+    )
     assert 0 <= best.value < 1e-4 and best.algorithm.lr.coefficient > 0
 
 
@@ -76,7 +93,9 @@ def test_the_law_found_runs_in_any_method(linear: Any) -> None:
     again = tl.solve(LINEAR, linear.algorithm, tl.ODE(), ORIGIN, alpha=10, save=1)
     assert float(again.excess_risk[0, -1]) == pytest.approx(linear.value, rel=1e-6)
     assert linear.algorithm == STEP.replace(lr=linear.schedule)
-    assert tl.SGD(lr=str(linear.schedule)).lr.schedule is not None  # its text is a law too
+    assert (
+        tl.SGD(lr=str(linear.schedule)).lr.schedule is not None
+    )  # its text is a law too
     contest = linear.compare(dim=400, seeds=32)
     assert contest.wins is True or contest.verdicts["constant"] == "wins"
     assert contest.means["optimum"][0] == pytest.approx(linear.value, rel=0.1)
@@ -87,11 +106,18 @@ def test_a_protocol_that_is_no_better_does_not_win(linear: Any) -> None:
     """The wrong twin: with optimum and constant exchanged the contest is lost."""
     runs = {"optimum": linear.constant, "constant": linear}
     values = {
-        name: tl.solve(LINEAR, x.algorithm, tl.Chain(400), ORIGIN, alpha=10, save=1, seeds=32).excess_risk.values[:, -1]
+        name: tl.solve(
+            LINEAR, x.algorithm, tl.Chain(400), ORIGIN, alpha=10, save=1, seeds=32
+        ).excess_risk.values[:, -1]
         for name, x in runs.items()
     }
     assert inside.Contest(400, 32, "excess_risk", values).wins is False
-    same = inside.Contest(400, 32, "excess_risk", {"optimum": values["constant"], "constant": values["constant"]})
+    same = inside.Contest(
+        400,
+        32,
+        "excess_risk",
+        {"optimum": values["constant"], "constant": values["constant"]},
+    )
     assert same.wins == "undecided"
 
 
@@ -102,29 +128,56 @@ def test_derivatives_against_differences() -> None:
     start = tl.Overlaps([[0.8]], [[0.4]])
     with jax.enable_x64(True):
         for clock in ("alpha", "time"):
-            course = course_of(problem, algorithm, tl.ODE(), start, 3.0, clock, Objective("excess_risk"), 12)
+            course = course_of(
+                problem,
+                algorithm,
+                tl.ODE(),
+                start,
+                3.0,
+                clock,
+                Objective("excess_risk"),
+                12,
+            )
             base = Controls(1 + 0.3 * np.cos(course.grid), 1 + 0.1 * course.grid, 0.05)
             _, slope = course(base)
             for name, at in (("lr", 7), ("batch", 12), ("decay", ())):
                 h = 1e-5
 
-                def moved(by: float, name: str = name, at: Any = at, base: Controls = base) -> Controls:
+                def moved(
+                    by: float, name: str = name, at: Any = at, base: Controls = base
+                ) -> Controls:
                     value = np.array(getattr(base, name), float)
                     value[at] += by
                     return base._replace(**{name: value})
 
-                difference = (course.value(moved(h)) - course.value(moved(-h))) / (2 * h)
+                difference = (course.value(moved(h)) - course.value(moved(-h))) / (
+                    2 * h
+                )
                 assert abs(difference) > 1e-7
-                np.testing.assert_allclose(getattr(slope, name)[at], difference, rtol=1e-5)
+                np.testing.assert_allclose(
+                    getattr(slope, name)[at], difference, rtol=1e-5
+                )
 
 
 def test_the_grid_is_the_ode() -> None:
     """The course of the search against `solve` with the schedule as a law."""
     algorithm = STEP.replace(weight_decay=0.1, batch=2)
     with jax.enable_x64(True):
-        course = course_of(LINEAR, algorithm, tl.ODE(), ORIGIN, 6.0, "alpha", Objective("integrated_risk"), 64)
+        course = course_of(
+            LINEAR,
+            algorithm,
+            tl.ODE(),
+            ORIGIN,
+            6.0,
+            "alpha",
+            Objective("integrated_risk"),
+            64,
+        )
         value = course.value(Controls(1 - course.grid / 12, 1 + course.grid / 6, 0.1))
-    law = algorithm.replace(lr=algorithm.lr * tl.schedules.linear(12), batch=2 * tl.schedules.table([0, 6], [1, 2]))
+    law = algorithm.replace(
+        lr=algorithm.lr * tl.schedules.linear(12),
+        batch=2 * tl.schedules.table([0, 6], [1, 2]),
+    )
     run = tl.solve(LINEAR, law, tl.ODE(), ORIGIN, alpha=6, save=64)
     x, risk = run.alpha.values, run.excess_risk.values[0]
     np.testing.assert_allclose(value, np.trapezoid(risk, x) / 6, rtol=1e-6)
@@ -134,7 +187,12 @@ def test_giant_steps_of_the_linear_student() -> None:
     """One number, greedy is optimal: lr = ε/(ε + (ε + Δ/2)/α) at each step."""
     alpha, noise, steps = 2.0, 0.2, 4
     best = tl.optimise(
-        LINEAR, tl.SGD(lr=0.3, batch=alpha * d), ORIGIN, method=tl.GiantSteps(), horizon=steps, restarts=2
+        LINEAR,
+        tl.SGD(lr=0.3, batch=alpha * d),
+        ORIGIN,
+        method=tl.GiantSteps(),
+        horizon=steps,
+        restarts=2,
     )
     eps, rates = 0.5, []
     for _ in range(steps):
@@ -147,32 +205,55 @@ def test_giant_steps_of_the_linear_student() -> None:
 
 def test_the_mean_step_at_finite_dimension() -> None:
     best = tl.optimise(
-        LINEAR, tl.SGD(lr=0.3 / d), ORIGIN, method=tl.Map(100), horizon=200, form="constant", bounds=(0.01 / d, 1 / d)
+        LINEAR,
+        tl.SGD(lr=0.3 / d),
+        ORIGIN,
+        method=tl.Map(100),
+        horizon=200,
+        form="constant",
+        bounds=(0.01 / d, 1 / d),
     )
     limit = tl.optimise(LINEAR, STEP, ORIGIN, horizon=2, form="constant", pieces=8)
-    assert best.value == pytest.approx(limit.value, rel=0.02) and best.schedule.exponent == -1
+    assert (
+        best.value == pytest.approx(limit.value, rel=0.02)
+        and best.schedule.exponent == -1
+    )
 
 
 def test_phase_retrieval_against_its_implicit_solution() -> None:
     """s = (3 + Δ/4) log(u/(1 − u)) + (Δ/4)/(1 − u) between u₀ and u; the rate begins at 1/(12 + Δ)."""
-    problem, start = tl.Problem("z1**2", "square", noise=0.5), tl.Overlaps([[1.0]], [[0.1]])
-    best = tl.optimise(problem, tl.SGD(lr=0.04 / d, geometry="projected"), start, horizon=40, pieces=16)
+    problem, start = (
+        tl.Problem("z1**2", "square", noise=0.5),
+        tl.Overlaps([[1.0]], [[0.1]]),
+    )
+    best = tl.optimise(
+        problem, tl.SGD(lr=0.04 / d, geometry="projected"), start, horizon=40, pieces=16
+    )
     assert 0.0214894966 * (1 - 1e-6) < best.value < 0.0214894966 * (1 + 2e-4)
     assert best.constant.lr.coefficient == pytest.approx(0.0445310, rel=1e-3)
     assert best.constant.value == pytest.approx(0.0369241, rel=1e-5)
-    np.testing.assert_allclose(best.path.lr.values[[0, -1]], [0.079968, 0.017084], rtol=0.02)
+    np.testing.assert_allclose(
+        best.path.lr.values[[0, -1]], [0.079968, 0.017084], rtol=0.02
+    )
 
 
 def test_a_single_erf_neuron_against_the_boundary_value_problem() -> None:
     """Two order parameters: the optimum of Pontryagin's equations is 0.00674964, that of a greedy rate 0.00711."""
-    problem, start = tl.Problem(tl.Teacher("erf", k=1), "erf", noise=0.1), tl.Overlaps([[0.5]], [[0.1]])
+    problem, start = (
+        tl.Problem(tl.Teacher("erf", k=1), "erf", noise=0.1),
+        tl.Overlaps([[0.5]], [[0.1]]),
+    )
     best = tl.optimise(problem, tl.SGD(lr=1 / d), start, horizon=12, pieces=16)
     assert 0.006749 < best.value < 0.006752
     assert best.constant.value == pytest.approx(0.00934548, rel=1e-5)
     np.testing.assert_allclose(
-        np.interp([1, 3, 6, 9], best.path.alpha, best.path.lr), [1.3891, 1.0756, 0.64438, 0.42265], rtol=3e-3
+        np.interp([1, 3, 6, 9], best.path.alpha, best.path.lr),
+        [1.3891, 1.0756, 0.64438, 0.42265],
+        rtol=3e-3,
     )
-    bounded = tl.optimise(problem, tl.SGD(lr=0.5 / d), start, horizon=12, bounds=(0, 1 / d), pieces=16)
+    bounded = tl.optimise(
+        problem, tl.SGD(lr=0.5 / d), start, horizon=12, bounds=(0, 1 / d), pieces=16
+    )
     assert bounded.value == pytest.approx(0.0069637, rel=1e-3)
     assert bounded.path.lr.values.max() <= 1 + 1e-9
 
@@ -180,34 +261,75 @@ def test_a_single_erf_neuron_against_the_boundary_value_problem() -> None:
 def test_batches_are_rates() -> None:
     """In alpha only lr/batch matters: the best batch of a constant rate is the rate over the best one."""
     algorithm = tl.SGD(lr=1.2 / d)
-    best = tl.optimise(LINEAR, algorithm, ORIGIN, over="batch", horizon=10, form="constant", pieces=8)
-    assert best.algorithm.batch.coefficient == 4  # the whole number next to 1.2/0.270014
+    best = tl.optimise(
+        LINEAR, algorithm, ORIGIN, over="batch", horizon=10, form="constant", pieces=8
+    )
+    assert (
+        best.algorithm.batch.coefficient == 4
+    )  # the whole number next to 1.2/0.270014
     level = 0.3 * 0.2 / (2 * (2 - 0.3))
-    assert best.value == pytest.approx(level + (0.5 - level) * np.exp(-(0.6 - 0.09) * 10), rel=1e-6)
+    assert best.value == pytest.approx(
+        level + (0.5 - level) * np.exp(-(0.6 - 0.09) * 10), rel=1e-6
+    )
 
 
 def test_several_controls_and_other_objectives() -> None:
-    both = tl.optimise(LINEAR, STEP, ORIGIN, over={"lr", "weight_decay"}, horizon=10, form="constant", pieces=8)
+    both = tl.optimise(
+        LINEAR,
+        STEP,
+        ORIGIN,
+        over={"lr", "weight_decay"},
+        horizon=10,
+        form="constant",
+        pieces=8,
+    )
     assert set(both.schedule) == {"lr", "weight_decay"}
-    assert both.value <= 0.0201422611 * (1 + 1e-6)  # decay cannot hurt where it may be zero
+    assert both.value <= 0.0201422611 * (
+        1 + 1e-6
+    )  # decay cannot hurt where it may be zero
     far = tl.optimise(
-        LINEAR, STEP, tl.Overlaps([[1.0]], [[0.1]]), horizon=4, form="constant", objective="overlap", pieces=8
+        LINEAR,
+        STEP,
+        tl.Overlaps([[1.0]], [[0.1]]),
+        horizon=4,
+        form="constant",
+        objective="overlap",
+        pieces=8,
     )
     end = far.path.isel(time=-1)
-    assert far.value == pytest.approx(float(end.M[0, 0, 0] / np.sqrt(end.Q[0, 0, 0])), rel=1e-6)
-    own = tl.optimise(
-        LINEAR, STEP, ORIGIN, horizon=10, form="constant", pieces=8, objective=lambda x: (x.Q - 2 * x.M + 1)[0, 0] / 2
+    assert far.value == pytest.approx(
+        float(end.M[0, 0, 0] / np.sqrt(end.Q[0, 0, 0])), rel=1e-6
     )
-    assert own.value == pytest.approx(0.0201422611, rel=1e-6) and own.objective == "<lambda>"
+    own = tl.optimise(
+        LINEAR,
+        STEP,
+        ORIGIN,
+        horizon=10,
+        form="constant",
+        pieces=8,
+        objective=lambda x: (x.Q - 2 * x.M + 1)[0, 0] / 2,
+    )
+    assert (
+        own.value == pytest.approx(0.0201422611, rel=1e-6)
+        and own.objective == "<lambda>"
+    )
 
 
 def test_an_objective_that_is_blind_to_the_norms() -> None:
     """M comes closest to 1 at rates for which Q blows up: the search stays where methods can follow."""
     best = tl.optimise(
-        LINEAR, STEP, ORIGIN, horizon=10, form="constant", pieces=8, objective=lambda x: (x.M[0, 0] - 1) ** 2
+        LINEAR,
+        STEP,
+        ORIGIN,
+        horizon=10,
+        form="constant",
+        pieces=8,
+        objective=lambda x: (x.M[0, 0] - 1) ** 2,
     )
     assert best.certified and 0 <= best.value < 1e-12
-    assert float(best.path.Q.max()) < 1e6 and not (best.path.outcome == "diverged").any()
+    assert (
+        float(best.path.Q.max()) < 1e6 and not (best.path.outcome == "diverged").any()
+    )
     assert "nan" not in str(best) and "inf" not in str(best)
 
 
@@ -228,7 +350,15 @@ def test_whole_batches_leave_no_gap() -> None:
 
 def test_the_smallest_budget_has_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupted or spent in the first scan, the search has the best that it has seen."""
-    short = tl.optimise(LINEAR, STEP, ORIGIN, over=("lr", "weight_decay"), horizon=10, budget=50, pieces=8)
+    short = tl.optimise(
+        LINEAR,
+        STEP,
+        ORIGIN,
+        over=("lr", "weight_decay"),
+        horizon=10,
+        budget=50,
+        pieces=8,
+    )
     assert not short.complete and 0.0149 < short.value < 0.021
     seen = Search.value
 
@@ -250,7 +380,9 @@ def test_a_budget_ends_the_search_with_what_it_has() -> None:
     assert "not complete" in str(short)
 
 
-def test_an_interrupted_search_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_search_keeps_what_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def stop(*args: Any) -> Any:
         raise KeyboardInterrupt
 
@@ -265,7 +397,10 @@ def test_an_interrupted_search_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch
     [
         ({"horizon": 0}, "`horizon` must be a positive number"),
         ({"horizon": float("nan")}, "`horizon` must be"),
-        ({"bounds": (1 / d, 0.1 / d)}, "`bounds` must be the lowest lr, then the highest"),
+        (
+            {"bounds": (1 / d, 0.1 / d)},
+            "`bounds` must be the lowest lr, then the highest",
+        ),
         ({"bounds": (0.1, 1)}, "laws of the same power as lr"),
         ({"bounds": {"batch": (1, 2)}}, "`bounds` must be one of 'lr'"),
         ({"over": "momentum"}, "`over` must be one of"),
@@ -275,7 +410,10 @@ def test_an_interrupted_search_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch
             {"objective": lambda x: x.M},
             "`objective` must be a JAX function of the final Overlaps that gives one number",
         ),
-        ({"objective": lambda x: float(x.M[0, 0])}, "`objective` must be a JAX function of the final Overlaps"),
+        (
+            {"objective": lambda x: float(x.M[0, 0])},
+            "`objective` must be a JAX function of the final Overlaps",
+        ),
         ({"seed": -1}, "`seed` must be an integer"),
         ({"form": "exponential"}, "`form` must be one of"),
         ({"clock": "sample"}, "`clock` must be one of"),
@@ -291,7 +429,13 @@ def test_an_interrupted_search_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_bad_input_is_named(change: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {"problem": LINEAR, "algorithm": STEP, "start": ORIGIN, "horizon": 10, **change}
+    given: dict[str, Any] = {
+        "problem": LINEAR,
+        "algorithm": STEP,
+        "start": ORIGIN,
+        "horizon": 10,
+        **change,
+    }
     with pytest.raises(tl.InputError, match=message):
         tl.optimise(**given)
 
@@ -309,11 +453,25 @@ def test_several_starts_are_averaged() -> None:
 def test_the_figure_and_the_cell_of_an_optimum(linear: Any) -> None:
     """Two panels with the same three protocols; the rate drawn is the law."""
     rates, risks = tl.plot.optimum(linear).axes
-    assert [line.get_label() for line in rates.lines] == ["optimum", "constant", "power"]
-    assert len(risks.lines) == 3 and rates.get_ylabel() == "d·lr" and risks.get_yscale() == "log"
-    np.testing.assert_allclose(rates.lines[1].get_ydata(), linear.constant.lr.coefficient)
+    assert [line.get_label() for line in rates.lines] == [
+        "optimum",
+        "constant",
+        "power",
+    ]
+    assert (
+        len(risks.lines) == 3
+        and rates.get_ylabel() == "d·lr"
+        and risks.get_yscale() == "log"
+    )
+    np.testing.assert_allclose(
+        rates.lines[1].get_ydata(), linear.constant.lr.coefficient
+    )
     np.testing.assert_allclose(risks.lines[0].get_ydata()[-1], linear.value, rtol=1e-6)
-    assert rates.get_ylim()[0] == 0 and "best constant" in linear._repr_html_() and "<svg" in linear._repr_html_()
+    assert (
+        rates.get_ylim()[0] == 0
+        and "best constant" in linear._repr_html_()
+        and "<svg" in linear._repr_html_()
+    )
     with pytest.raises(tl.InputError, match="`result` must be a result of optimise"):
         tl.plot.optimum(linear.path)
 
@@ -337,12 +495,27 @@ alpha = 10
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     task, picture = tmp_path / "task.toml", tmp_path / "best.png"
     task.write_text(TASK)
-    argv = ["optimise", str(task), "--form", "constant", "--pieces", "8", "--compare", "8", "--json"]
+    argv = [
+        "optimise",
+        str(task),
+        "--form",
+        "constant",
+        "--pieces",
+        "8",
+        "--compare",
+        "8",
+        "--json",
+    ]
     assert main([*argv, "--out", str(picture)]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["value"] == pytest.approx(0.0201422611, rel=1e-5) and said["clock"] == "alpha"
+    assert (
+        said["value"] == pytest.approx(0.0201422611, rel=1e-5)
+        and said["clock"] == "alpha"
+    )
     assert said["schedule"] == said["constant"]["lr"] and said["contest"]["dim"] == 200
-    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and said["files"] == [str(picture)]
+    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and said["files"] == [
+        str(picture)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -358,7 +531,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         ("--set run.dim=0.5 --compare 3", "run.dim"),
     ],
 )
-def test_the_command_refuses(flags: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_refuses(
+    flags: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     task = tmp_path / "task.toml"
     task.write_text(TASK)
     assert main(["optimise", str(task), *flags.split()]) == 2

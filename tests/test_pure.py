@@ -26,7 +26,10 @@ TASKS = {
 }
 START = random_overlaps(3, 2, 2, P)
 # one neuron and one direction, where code has to be compiled forwards and backwards
-SMALL = {name: tl.Problem(tl.Teacher(name, k=1), name, noise=0.1) for name in ("square", "erf", "relu")}
+SMALL = {
+    name: tl.Problem(tl.Teacher(name, k=1), name, noise=0.1)
+    for name in ("square", "erf", "relu")
+}
 ALONE = tl.Overlaps([[0.8]], [[0.3]], a=[0.9])
 
 
@@ -40,24 +43,47 @@ def test_averages_are_those_of_moments(task: str) -> None:
     problem, start = (TASKS[task], START) if task in TASKS else (SMALL[task], ALONE)
     own, known = pure.averages(problem, at=start)(start), tl.moments(problem, start)
     for name in ("psi", "phi", "chi", "second", "excess_risk"):
-        np.testing.assert_allclose(getattr(own, name), getattr(known, name), rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(
+            getattr(own, name), getattr(known, name), rtol=1e-9, atol=1e-10
+        )
 
 
 @pytest.mark.parametrize("geometry", ["free", "projected"])
 def test_the_field_is_the_sum_of_the_rates(geometry: str) -> None:
-    algorithm = tl.SGD(lr=0.3 / d, geometry=geometry, weight_decay=0.1, momentum=0.3, train_second_layer=True)
-    own, known = pure.vector_field(TASKS["erf"], algorithm)(START), tl.rates(TASKS["erf"], algorithm, START).total
+    algorithm = tl.SGD(
+        lr=0.3 / d,
+        geometry=geometry,
+        weight_decay=0.1,
+        momentum=0.3,
+        train_second_layer=True,
+    )
+    own, known = (
+        pure.vector_field(TASKS["erf"], algorithm)(START),
+        tl.rates(TASKS["erf"], algorithm, START).total,
+    )
     for name in ("M", "Q", "a"):
-        np.testing.assert_allclose(getattr(own, name), getattr(known, name), rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(
+            getattr(own, name), getattr(known, name), rtol=1e-12, atol=1e-13
+        )
 
 
-def final_risk(problem: tl.Problem, lr: Any, start: tl.Overlaps, time: float = 1.0, mode: str = "reverse") -> Any:
+def final_risk(
+    problem: tl.Problem,
+    lr: Any,
+    start: tl.Overlaps,
+    time: float = 1.0,
+    mode: str = "reverse",
+) -> Any:
     field = pure.vector_field(problem, tl.SGD(lr=lr / d))
-    return pure.averages(problem)(pure.integrate(field, start, jnp.array([time / 2, time]), mode=mode)[-1]).excess_risk
+    return pure.averages(problem)(
+        pure.integrate(field, start, jnp.array([time / 2, time]), mode=mode)[-1]
+    ).excess_risk
 
 
 @pytest.mark.parametrize(("task", "mode"), [("erf", "forward"), ("relu", "reverse")])
-def test_the_risk_of_solve_and_its_derivative_with_respect_to_lr(task: str, mode: str) -> None:
+def test_the_risk_of_solve_and_its_derivative_with_respect_to_lr(
+    task: str, mode: str
+) -> None:
     problem, start, lr = SMALL[task], ALONE, 0.4
     theory = tl.solve(problem, tl.SGD(lr=lr / d), tl.ODE(), start, time=1, save=1)
 
@@ -74,7 +100,9 @@ def test_the_risk_of_solve_and_its_derivative_with_respect_to_lr(task: str, mode
 
 
 def test_the_derivative_with_respect_to_the_start() -> None:
-    both = jax.jit(jax.value_and_grad(lambda start: final_risk(SMALL["square"], 0.03, start)))
+    both = jax.jit(
+        jax.value_and_grad(lambda start: final_risk(SMALL["square"], 0.03, start))
+    )
     slope = both(ALONE)[1]
     assert isinstance(slope, tl.Overlaps)
 
@@ -89,13 +117,20 @@ def test_a_family_of_problems_side_by_side() -> None:
     problem = SMALL["square"]
 
     def risk(noise: Any, lr: Any) -> Any:
-        return final_risk(problem.replace(noise=noise), lr, ALONE, time=0.3, mode="forward")
+        return final_risk(
+            problem.replace(noise=noise), lr, ALONE, time=0.3, mode="forward"
+        )
 
     noises, rates = jnp.array([0.0, 0.2, 0.4]), jnp.array([0.02, 0.05, 0.03])
     family = jax.jit(jax.vmap(risk))(noises, rates)
     for noise, lr, value in zip(noises, rates, family, strict=True):
         alone = tl.solve(
-            problem.replace(noise=float(noise)), tl.SGD(lr=float(lr) / d), tl.ODE(), ALONE, time=0.3, save=1
+            problem.replace(noise=float(noise)),
+            tl.SGD(lr=float(lr) / d),
+            tl.ODE(),
+            ALONE,
+            time=0.3,
+            save=1,
         )
         np.testing.assert_allclose(value, alone.excess_risk.values[0, -1], rtol=1e-6)
 
@@ -120,19 +155,31 @@ def test_lr_and_noise_fitted_to_data() -> None:
 
 @pytest.mark.parametrize("geometry", ["free", "projected"])
 def test_mean_steps_are_those_of_map_and_giant_steps(geometry: str) -> None:
-    problem, start = tl.Problem("He2(z1)", "He2", width=2, noise=0.1), random_overlaps(5, 2, 1)
+    problem, start = (
+        tl.Problem("He2(z1)", "He2", width=2, noise=0.1),
+        random_overlaps(5, 2, 1),
+    )
     if geometry == "projected":
         scale = 1 / np.sqrt(np.diagonal(start.Q))
-        start = tl.Overlaps(start.Q * scale[:, None] * scale, start.M * scale[:, None], a=start.a)
+        start = tl.Overlaps(
+            start.Q * scale[:, None] * scale, start.M * scale[:, None], a=start.a
+        )
     for method, dim, algorithm in (
         (tl.Map(200), 200, tl.SGD(lr=0.1, batch=400, geometry=geometry)),
-        (tl.GiantSteps(), None, tl.SGD(lr=0.1, batch=3 * d, geometry=geometry, momentum=0.4)),
+        (
+            tl.GiantSteps(),
+            None,
+            tl.SGD(lr=0.1, batch=3 * d, geometry=geometry, momentum=0.4),
+        ),
     ):
         step = pure.mean_step(problem, algorithm, dim)
         state, one = step.start(start), eqx.filter_jit(step)
         for _ in range(3):
             state = one(state)
-        own, known = step.overlaps(state), tl.solve(problem, algorithm, method, start, steps=3, save=1)
+        own, known = (
+            step.overlaps(state),
+            tl.solve(problem, algorithm, method, start, steps=3, save=1),
+        )
         np.testing.assert_allclose(own.M, known.M.values[0, -1], rtol=1e-10, atol=1e-12)
         np.testing.assert_allclose(own.Q, known.Q.values[0, -1], rtol=1e-10, atol=1e-12)
 
@@ -147,24 +194,32 @@ def test_the_derivative_of_giant_steps_where_neurons_coincide() -> None:
         return step.overlaps(step(step(step.start(start)))).M[0, 0]
 
     both = jax.jit(jax.value_and_grad(overlap))
-    np.testing.assert_allclose(both(0.3)[1], difference(lambda lr: both(lr)[0], 0.3), rtol=1e-6)
+    np.testing.assert_allclose(
+        both(0.3)[1], difference(lambda lr: both(lr)[0], 0.3), rtol=1e-6
+    )
 
 
 def test_chain_steps_are_those_of_the_chain() -> None:
     """Fed with the normals of a run, the pure step goes the same way."""
     problem, dim = tl.Problem("tanh(z1)", "tanh", noise=0.1), 100
-    algorithm = tl.SGD(lr=1.5 / d, batch=3, momentum=0.4, geometry="projected", train_second_layer=True)
+    algorithm = tl.SGD(
+        lr=1.5 / d, batch=3, momentum=0.4, geometry="projected", train_second_layer=True
+    )
     start = tl.Overlaps.random(problem, dim, seed=4)
     run = tl.solve(problem, algorithm, tl.Chain(dim), start, steps=20, save=1, seed=7)
     step = pure.chain_step(problem, algorithm, dim)
     own = step.at.batch * step.at.width
-    keys = [random.stream(7, role) for role in (random.Role.FIELDS, random.Role.ORTHOGONAL)]
+    keys = [
+        random.stream(7, role) for role in (random.Role.FIELDS, random.Role.ORTHOGONAL)
+    ]
     state = step.start(start)
 
     @jax.jit
     def one(n: Any, state: Any) -> Any:
         counts = zip(keys, (own, step.draws - own), strict=True)
-        parts = [random.normal(key, n, jnp.arange(m, dtype=jnp.uint32)) for key, m in counts]
+        parts = [
+            random.normal(key, n, jnp.arange(m, dtype=jnp.uint32)) for key, m in counts
+        ]
         return step(state, jnp.concatenate(parts))
 
     for n in range(20):
@@ -180,8 +235,12 @@ def test_chain_steps_have_the_mean_of_map() -> None:
     algorithm, start = tl.SGD(lr=0.05, batch=4), tl.Overlaps([[0.8]], [[0.4]])
     step = pure.chain_step(problem, algorithm, dim)
     normals = jax.random.normal(jax.random.key(1), (400_000, step.draws))
-    after = jax.jit(jax.vmap(lambda x: step.overlaps(step(step.start(start), x)).Q[0, 0]))(normals)
-    mean = tl.solve(problem, algorithm, tl.Map(dim), start, steps=1, save=1).Q.values[0, -1, 0, 0]
+    after = jax.jit(
+        jax.vmap(lambda x: step.overlaps(step(step.start(start), x)).Q[0, 0])
+    )(normals)
+    mean = tl.solve(problem, algorithm, tl.Map(dim), start, steps=1, save=1).Q.values[
+        0, -1, 0, 0
+    ]
     error = float(after.std() / np.sqrt(len(after)))
     assert abs(float(after.mean()) - mean) < sigmas() * error
     assert error < 0.02 * abs(mean - 0.8)  # a wrong term would be seen
@@ -189,14 +248,22 @@ def test_chain_steps_have_the_mean_of_map() -> None:
 
 def test_increments_are_those_of_the_network() -> None:
     problem, rng = TASKS["erf"], np.random.default_rng(0)
-    student, target, noise = rng.normal(size=(5, 2)), rng.normal(size=(5, 2)), rng.normal(size=5)
+    student, target, noise = (
+        rng.normal(size=(5, 2)),
+        rng.normal(size=(5, 2)),
+        rng.normal(size=5),
+    )
     a = jnp.array([0.7, -1.3])
 
     def loss(student: Any, a: Any, i: int) -> Any:
         f = (a * problem.activation(student)).sum() / 2
-        return (problem.target(jnp.asarray(target[i])) + np.sqrt(0.1) * noise[i] - f) ** 2 / 2
+        return (
+            problem.target(jnp.asarray(target[i])) + np.sqrt(0.1) * noise[i] - f
+        ) ** 2 / 2
 
-    push = pure.increment(problem, tl.SGD(lr="1/d"))(jnp.asarray(student), jnp.asarray(target), jnp.asarray(noise), a)
+    push = pure.increment(problem, tl.SGD(lr="1/d"))(
+        jnp.asarray(student), jnp.asarray(target), jnp.asarray(noise), a
+    )
     for i in range(5):
         first, second = jax.grad(loss, (0, 1))(jnp.asarray(student[i]), a, i)
         np.testing.assert_allclose(push.first[i], -2 * first, rtol=1e-12)
@@ -214,6 +281,11 @@ def test_what_is_no_equation_is_refused() -> None:
     with pytest.raises(tl.InputError, match="at least 6"):
         pure.chain_step(problem, tl.SGD(lr=0.1 / d), 5)
     with pytest.raises(tl.InputError, match="`mode`"):
-        pure.integrate(pure.vector_field(problem, tl.SGD(lr=0.1 / d)), START, jnp.array([1.0]), mode="sideways")
+        pure.integrate(
+            pure.vector_field(problem, tl.SGD(lr=0.1 / d)),
+            START,
+            jnp.array([1.0]),
+            mode="sideways",
+        )
     with jax.enable_x64(False), pytest.raises(tl.InputError, match="jax_enable_x64"):
         pure.averages(problem)

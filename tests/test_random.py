@@ -11,7 +11,13 @@ from scipy import stats
 from scipy.special import gammainc, gammaincc, ndtr, ndtri
 
 from twolayer.numerics import random
-from twolayer.numerics.wishart import DIRECT, REACH, GramFactor, chi_square_quantile, draw_factor
+from twolayer.numerics.wishart import (
+    DIRECT,
+    REACH,
+    GramFactor,
+    chi_square_quantile,
+    draw_factor,
+)
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -29,7 +35,9 @@ def test_threefry_is_the_published_function() -> None:
         ((0x243F6A88, 0x85A308D3), (0x13198A2E, 0x03707344), (0xC4923A9C, 0x483DF7A0)),
     ]:
         with np.errstate(over="ignore"):
-            got = random.threefry(tuple(map(np.uint32, key)), *(np.array([c], np.uint32) for c in counter))
+            got = random.threefry(
+                tuple(map(np.uint32, key)), *(np.array([c], np.uint32) for c in counter)
+            )
         assert [int(w[0]) for w in got] == list(expected)
 
 
@@ -37,9 +45,13 @@ def test_threefry_is_what_jax_uses() -> None:
     key = jnp.asarray([3, 4], jnp.uint32)
     index = jnp.arange(10, dtype=jnp.uint32)
     ours = jnp.concatenate(random.threefry(key, index[:5], index[5:]))
-    theirs = jax.random.bits(jax.random.wrap_key_data(key, impl="threefry2x32"), (10,), "uint32")
+    theirs = jax.random.bits(
+        jax.random.wrap_key_data(key, impl="threefry2x32"), (10,), "uint32"
+    )
     with jax.threefry_partitionable(False):
-        theirs = jax.random.bits(jax.random.wrap_key_data(key, impl="threefry2x32"), (10,), "uint32")
+        theirs = jax.random.bits(
+            jax.random.wrap_key_data(key, impl="threefry2x32"), (10,), "uint32"
+        )
     np.testing.assert_array_equal(ours, theirs)
 
 
@@ -47,7 +59,9 @@ def test_normals_are_quantiles() -> None:
     high, low = words(200_000, 0)
     high[:2000] = np.arange(2000)  # the far tail
     x = np.asarray(random.quantile(jnp.asarray(high), jnp.asarray(low)))
-    word = (high.astype(np.uint64) << np.uint64(20)) | (low >> np.uint32(12)).astype(np.uint64)
+    word = (high.astype(np.uint64) << np.uint64(20)) | (low >> np.uint32(12)).astype(
+        np.uint64
+    )
     u = (word.astype(float) + 0.5) / 2.0**52
     exact = np.where(u < 0.5, ndtri(u), -ndtri(1 - u))
     assert np.abs(x - exact).max() < 2e-12
@@ -68,8 +82,19 @@ def test_single_precision_normals_are_quantiles() -> None:
 def test_distribution_and_independence(single: bool) -> None:
     n = 400_000
     index = jnp.arange(n, dtype=jnp.uint32)
-    keys = [random.stream(s, r) for s, r in ((1, random.Role.FIELDS), (2, random.Role.FIELDS), (1, random.Role.INPUTS))]
-    draw = (lambda k: random.normal_32(k, 5, index)[0]) if single else (lambda k: random.normal(k, 5, index))
+    keys = [
+        random.stream(s, r)
+        for s, r in (
+            (1, random.Role.FIELDS),
+            (2, random.Role.FIELDS),
+            (1, random.Role.INPUTS),
+        )
+    ]
+    draw = (
+        (lambda k: random.normal_32(k, 5, index)[0])
+        if single
+        else (lambda k: random.normal(k, 5, index))
+    )
     samples = [np.asarray(draw(jnp.asarray(k)), dtype=float) for k in keys]
     for x in samples:
         assert stats.kstest(x, "norm").pvalue > 1e-5
@@ -83,7 +108,11 @@ def test_distribution_and_independence(single: bool) -> None:
 
 def test_numbers_depend_on_their_counter_only() -> None:
     key = jnp.asarray(random.stream(7, random.Role.FIELDS, 3))
-    whole = random.normal(key, jnp.arange(4, dtype=jnp.uint32)[:, None], jnp.arange(1000, dtype=jnp.uint32))
+    whole = random.normal(
+        key,
+        jnp.arange(4, dtype=jnp.uint32)[:, None],
+        jnp.arange(1000, dtype=jnp.uint32),
+    )
     part = random.normal(key, np.uint32(2), jnp.arange(17, 29, dtype=jnp.uint32))
     np.testing.assert_array_equal(whole[2, 17:29], part)
     many = random.stream(7, random.Role.FIELDS, np.arange(5))
@@ -101,10 +130,14 @@ def test_chi_square_draws_are_exact(n: int) -> None:
     """The distribution function of the draws is off by less than 1e-10: 10⁹ draws resolve 3e-5."""
     factor = GramFactor(1, n + 1)
     x = np.linspace(-8.2, 8.2, 4001)
-    T = np.asarray(factor.build(jnp.asarray(x)[:, None], jnp.asarray(factor.table())))[:, 0, 0]
+    T = np.asarray(factor.build(jnp.asarray(x)[:, None], jnp.asarray(factor.table())))[
+        :, 0, 0
+    ]
     square = T**2
     # compare the smaller of the two tails, where digits are not lost
-    ours = np.where(x < 0, gammainc((n + 1) / 2, square / 2), gammaincc((n + 1) / 2, square / 2))
+    ours = np.where(
+        x < 0, gammainc((n + 1) / 2, square / 2), gammaincc((n + 1) / 2, square / 2)
+    )
     assert np.abs(ours - ndtr(-np.abs(x))).max() < 1e-10
     assert (np.diff(T) > 0).all()
     assert chi_square_quantile(n, np.array([REACH]))[0] > n
@@ -123,9 +156,13 @@ def test_gram_matrices_have_the_wishart_law(rows: int, columns: int) -> None:
             for j in range(i + 1):
                 assert stats.ks_2samp(G[:, i, j], other[:, i, j]).pvalue > 1e-5
     mean = G.mean(0)
-    np.testing.assert_allclose(mean, columns * np.eye(rows), atol=5 * np.sqrt(2 * columns / n))
+    np.testing.assert_allclose(
+        mean, columns * np.eye(rows), atol=5 * np.sqrt(2 * columns / n)
+    )
     variance = columns * (1 + np.eye(rows))
-    np.testing.assert_allclose(G.var(0) / variance, 1, atol=5 * np.sqrt(3 / n) + 12 / columns / np.sqrt(n))
+    np.testing.assert_allclose(
+        G.var(0) / variance, 1, atol=5 * np.sqrt(3 / n) + 12 / columns / np.sqrt(n)
+    )
 
 
 def test_a_wrong_number_of_degrees_of_freedom_is_seen() -> None:

@@ -31,14 +31,20 @@ def matched(k: int, noise: float = 0.0) -> tl.Problem:
         ("abs(z1)", "He2", 2, True),
     ],
 )
-def test_series_and_averages_are_one_function(target: str, activation: str, k: int, even: bool) -> None:
+def test_series_and_averages_are_one_function(
+    target: str, activation: str, k: int, even: bool
+) -> None:
     for loss in ("squared", "correlation"):
-        phi = tl.single_index.population_loss(tl.Problem(target, activation, noise=0.3), loss)
+        phi = tl.single_index.population_loss(
+            tl.Problem(target, activation, noise=0.3), loss
+        )
         assert phi.information == phi.information_by("averages") == k
         assert phi.even is even
         m = np.linspace(-0.5, 0.5, 7)
         for n in range(4):
-            np.testing.assert_allclose(phi.derivative(m, n), phi.derivative(m, n, "series"), atol=1e-9)
+            np.testing.assert_allclose(
+                phi.derivative(m, n), phi.derivative(m, n, "series"), atol=1e-9
+            )
         assert phi.descends
     assert tl.analyse(target).information == k
 
@@ -56,30 +62,56 @@ def test_the_flow_is_that_of_the_increments_and_its_times_are_known() -> None:
         assert phi.time(m, end) == pytest.approx(expected, rel=1e-10)
         assert phi.growth == pytest.approx(k)
     noisy = matched(2, noise=0.3)
-    phi, mean = tl.single_index.population_loss(noisy), tl.moments(noisy, tl.Overlaps([[1.0]], [[m]]))
-    assert float(phi.flow(m)) == pytest.approx(mean.psi[0, 0] - m * mean.phi[0, 0], rel=1e-10)
-    assert float(phi.flow(m, 0.1)) == pytest.approx(float(phi.flow(m)) - 0.05 * mean.chi[0, 0] * m, rel=1e-10)
+    phi, mean = (
+        tl.single_index.population_loss(noisy),
+        tl.moments(noisy, tl.Overlaps([[1.0]], [[m]])),
+    )
+    assert float(phi.flow(m)) == pytest.approx(
+        mean.psi[0, 0] - m * mean.phi[0, 0], rel=1e-10
+    )
+    assert float(phi.flow(m, 0.1)) == pytest.approx(
+        float(phi.flow(m)) - 0.05 * mean.chi[0, 0] * m, rel=1e-10
+    )
     assert float(phi.phi(m)) == pytest.approx(mean.risk, rel=1e-12)
 
 
 def test_what_a_step_costs() -> None:
-    assert float(tl.single_index.population_loss(matched(3)).noise()) == pytest.approx(96)
-    assert float(tl.single_index.population_loss(matched(3), "correlation").noise()) == pytest.approx(3)
-    assert tl.single_index.population_loss(matched(3), "correlation").largest_step(400) == pytest.approx(2 * 3 / 20 / 3)
+    assert float(tl.single_index.population_loss(matched(3)).noise()) == pytest.approx(
+        96
+    )
+    assert float(
+        tl.single_index.population_loss(matched(3), "correlation").noise()
+    ) == pytest.approx(3)
+    assert tl.single_index.population_loss(matched(3), "correlation").largest_step(
+        400
+    ) == pytest.approx(2 * 3 / 20 / 3)
     noisy = tl.single_index.population_loss(tl.Problem("z1**2", "square", noise=0.5))
-    assert noisy.largest_step(1000) == pytest.approx(2 / (12 + 0.5))  # as in the escape from mediocrity
+    assert noisy.largest_step(1000) == pytest.approx(
+        2 / (12 + 0.5)
+    )  # as in the escape from mediocrity
     assert tl.single_index.population_loss(matched(1)).largest_step(1000) == np.inf
-    assert [tl.single_index.critical_alpha(100, k) for k in (1, 2, 3, 4)] == [1.0, np.log(100), 100.0, 10_000.0]
+    assert [tl.single_index.critical_alpha(100, k) for k in (1, 2, 3, 4)] == [
+        1.0,
+        np.log(100),
+        100.0,
+        10_000.0,
+    ]
 
 
 # ----------------------------------------------------------------------------------------------------- the algorithm
 
 
-def by_formula(m: np.ndarray, dim: int, lr: float, steps: int, tangent: bool, seed: int) -> np.ndarray:
+def by_formula(
+    m: np.ndarray, dim: int, lr: float, steps: int, tangent: bool, seed: int
+) -> np.ndarray:
     """m ← [m + u(λ* − λm)]/√(1 + u²(‖z‖² − λ²)), u = lr σ'(λ)(y − f), for σ = h = h2; or without the tangent."""
     rng = np.random.default_rng(seed)
     for _ in range(steps):
-        star, own, rest = rng.normal(size=(2, m.size)).tolist(), None, rng.chisquare(dim - 2, m.size)
+        star, own, rest = (
+            rng.normal(size=(2, m.size)).tolist(),
+            None,
+            rng.chisquare(dim - 2, m.size),
+        )
         star, own = np.asarray(star[0]), np.asarray(star[1])
         field = m * star + np.sqrt(1 - m**2) * own
         u = lr * np.sqrt(2) * field * (star**2 - field**2) / np.sqrt(2)
@@ -95,23 +127,40 @@ def test_the_chain_takes_spherical_steps() -> None:
     dim, lr, n = 5, 0.08, 4096
     start = tl.Overlaps([[1.0]], [[0.4]])
     algorithm = tl.SGD(lr, geometry="spherical")
-    run = tl.solve(matched(2), algorithm, tl.Chain(dim), start, steps=6, save=1, seeds=n, seed=5)
+    run = tl.solve(
+        matched(2), algorithm, tl.Chain(dim), start, steps=6, save=1, seeds=n, seed=5
+    )
     found = run.M.values[:, -1, 0, 0]
-    assert stats.ks_2samp(found, by_formula(np.full(n, 0.4), dim, lr, 6, True, 1)).pvalue > 1e-4
+    assert (
+        stats.ks_2samp(found, by_formula(np.full(n, 0.4), dim, lr, 6, True, 1)).pvalue
+        > 1e-4
+    )
     # without the tangent the law is another one, and the test sees it
-    assert stats.ks_2samp(found, by_formula(np.full(n, 0.4), dim, lr, 6, False, 2)).pvalue < 1e-6
+    assert (
+        stats.ks_2samp(found, by_formula(np.full(n, 0.4), dim, lr, 6, False, 2)).pvalue
+        < 1e-6
+    )
 
 
 def test_the_half_sphere_is_the_sphere_turned() -> None:
     problem = matched(3)
-    whole, half = (tl.Overlaps.random(problem, 40, 3, 500, law) for law in ("sphere", "hemisphere"))
+    whole, half = (
+        tl.Overlaps.random(problem, 40, 3, 500, law) for law in ("sphere", "hemisphere")
+    )
     np.testing.assert_array_equal(half.M, np.abs(whole.M))
     assert 200 < int((whole.M > 0).sum()) < 300
 
 
 @pytest.fixture(scope="module")
 def quadratic() -> Any:
-    return tl.recovery(matched(2), tl.SGD("0.05/d", geometry="spherical"), 60, (0.5, 0.8), seeds=512, seed=1)
+    return tl.recovery(
+        matched(2),
+        tl.SGD("0.05/d", geometry="spherical"),
+        60,
+        (0.5, 0.8),
+        seeds=512,
+        seed=1,
+    )
 
 
 def test_descent_goes_on_from_where_the_search_ended(quadratic: Any) -> None:
@@ -119,24 +168,46 @@ def test_descent_goes_on_from_where_the_search_ended(quadratic: Any) -> None:
     problem, algorithm = matched(2), tl.SGD("0.05/d", geometry="spherical")
     starts = tl.Overlaps.random(problem, 60, 9, 512, "hemisphere")
     until = tl.Until("overlap", 0.8)
-    run = tl.solve(problem, algorithm, tl.Chain(60), starts, steps=int(quadratic.samples), save=64, seed=7, until=until)
+    run = tl.solve(
+        problem,
+        algorithm,
+        tl.Chain(60),
+        starts,
+        steps=int(quadratic.samples),
+        save=64,
+        seed=7,
+        until=until,
+    )
     direct = tl.escape.first_passage(run).steps
     assert isinstance(quadratic, tl.single_index.Recovery)
     assert np.isfinite(direct).all()
     assert stats.ks_2samp(quadratic.strong, direct).pvalue > 1e-4
     assert stats.ks_2samp(quadratic.weak, direct).pvalue < 1e-6
     assert (quadratic.descents > 0).all()
-    assert quadratic.descent_share.value == pytest.approx(np.median(quadratic.descents / quadratic.strong))
+    assert quadratic.descent_share.value == pytest.approx(
+        np.median(quadratic.descents / quadratic.strong)
+    )
 
 
 def test_a_small_step_follows_the_flow() -> None:
     """K = 1: the search from m = 0.1 takes the time of the flow, for steps too small to fluctuate."""
     problem, dim, delta = matched(1), 4000, 0.05
     start = tl.Overlaps([[1.0]], [[0.1]])
-    found = tl.recovery(problem, tl.SGD(delta * tl.d**-1, geometry="spherical"), dim, 0.4, start=start, seeds=16)
+    found = tl.recovery(
+        problem,
+        tl.SGD(delta * tl.d**-1, geometry="spherical"),
+        dim,
+        0.4,
+        start=start,
+        seeds=16,
+    )
     phi = tl.single_index.population_loss(problem)
-    assert found.search.value * delta / dim == pytest.approx(phi.time(0.1, 0.4), rel=0.03)
-    assert found.descent.value * delta / dim == pytest.approx(phi.time(0.4, 0.6), rel=0.05)
+    assert found.search.value * delta / dim == pytest.approx(
+        phi.time(0.1, 0.4), rel=0.03
+    )
+    assert found.descent.value * delta / dim == pytest.approx(
+        phi.time(0.4, 0.6), rel=0.05
+    )
     assert found.critical_samples == dim
     assert "m ≥ 0.4" in str(found)
 
@@ -144,7 +215,13 @@ def test_a_small_step_follows_the_flow() -> None:
 def test_runs_that_end_too_early_are_censored(quadratic: Any) -> None:
     assert quadratic.censored == (0, 0)
     early = tl.recovery(
-        matched(2), tl.SGD("0.05/d", geometry="spherical"), 60, (0.5, 0.8), seeds=512, seed=1, samples=600
+        matched(2),
+        tl.SGD("0.05/d", geometry="spherical"),
+        60,
+        (0.5, 0.8),
+        seeds=512,
+        seed=1,
+        samples=600,
     )
     np.testing.assert_array_equal(np.isfinite(early.weak), quadratic.weak < 600)
     lost = int((quadratic.weak >= 600).sum())
@@ -152,7 +229,14 @@ def test_runs_that_end_too_early_are_censored(quadratic: Any) -> None:
     assert lost > 256
     assert early.search.value == np.inf
     assert early.weak_probability == wilson(512 - lost, 512)
-    never = tl.recovery(matched(2), tl.SGD("0.05/d", geometry="spherical"), 60, (0.5, 0.8), seeds=16, samples=1)
+    never = tl.recovery(
+        matched(2),
+        tl.SGD("0.05/d", geometry="spherical"),
+        60,
+        (0.5, 0.8),
+        seeds=16,
+        samples=1,
+    )
     assert never.strong_probability == wilson(0, 16)
     assert never.descent.value == np.inf
     assert np.isnan(never.descent_share.value)
@@ -162,8 +246,14 @@ def test_the_sign_counts_where_the_loss_knows_it() -> None:
     start = tl.Overlaps([[1.0]], [[-0.6]])
     options: dict[str, Any] = {"start": start, "seeds": 16, "samples": 200}
     algorithm = tl.SGD("0.01/d", geometry="spherical")
-    assert tl.recovery(matched(2), algorithm, 100, 0.3, **options).weak_probability.value == 1
-    assert tl.recovery(matched(1), algorithm, 100, 0.3, **options).weak_probability.value == 0
+    assert (
+        tl.recovery(matched(2), algorithm, 100, 0.3, **options).weak_probability.value
+        == 1
+    )
+    assert (
+        tl.recovery(matched(1), algorithm, 100, 0.3, **options).weak_probability.value
+        == 0
+    )
 
 
 def test_runs_that_start_recovered_take_no_samples() -> None:
@@ -171,12 +261,21 @@ def test_runs_that_start_recovered_take_no_samples() -> None:
     M = np.where(np.arange(16) < 8, 0.9, 0.6)[:, None, None]
     options: dict[str, Any] = {"seeds": 16, "samples": 200}
     algorithm = tl.SGD("0.3/d", geometry="spherical")
-    found = tl.recovery(matched(1), algorithm, 100, 0.3, start=tl.Overlaps(np.ones_like(M), M), **options)
+    found = tl.recovery(
+        matched(1),
+        algorithm,
+        100,
+        0.3,
+        start=tl.Overlaps(np.ones_like(M), M),
+        **options,
+    )
     assert found.weak.tolist() == [0.0] * 16
     assert found.strong[:8].tolist() == [0.0] * 8
     assert (found.strong[8:] > 1).all()
     assert found.descent_share.value == 1
-    there = tl.recovery(matched(1), algorithm, 100, 0.3, start=tl.Overlaps([[1.0]], [[0.9]]), **options)
+    there = tl.recovery(
+        matched(1), algorithm, 100, 0.3, start=tl.Overlaps([[1.0]], [[0.9]]), **options
+    )
     assert there.strong.tolist() == [0.0] * 16
     assert np.isnan(there.descent_share.value)
 
@@ -185,10 +284,24 @@ def test_runs_that_start_recovered_take_no_samples() -> None:
 
 
 @pytest.mark.parametrize(
-    "eta", [0.0, 1.0, -0.1, 1.2, 0.5, float("nan"), "half", (0.5, 0.4), (0.5, 1.0), (0.1, 0.2, 0.3)]
+    "eta",
+    [
+        0.0,
+        1.0,
+        -0.1,
+        1.2,
+        0.5,
+        float("nan"),
+        "half",
+        (0.5, 0.4),
+        (0.5, 1.0),
+        (0.1, 0.2, 0.3),
+    ],
 )
 def test_levels_outside_are_refused(eta: Any) -> None:
-    with pytest.raises(tl.InputError, match=r"`threshold` must be a number in \(0, ½\)"):
+    with pytest.raises(
+        tl.InputError, match=r"`threshold` must be a number in \(0, ½\)"
+    ):
         tl.recovery(matched(2), tl.SGD("0.05/d", geometry="spherical"), 60, eta)
 
 
@@ -197,8 +310,14 @@ def test_levels_outside_are_refused(eta: Any) -> None:
     [
         (tl.Problem("z1*z2", "He2"), "one neuron and one direction, but has 1 and 2"),
         (tl.Problem("z1", "relu", 2), "one neuron and one direction, but has 2 and 1"),
-        (tl.Problem("z1", "relu", gram=[[0.0]]), "a target direction of norm 1, but has 0"),
-        (tl.Problem("z1", "relu", second_layer="signs"), "a given number, not a random one"),
+        (
+            tl.Problem("z1", "relu", gram=[[0.0]]),
+            "a target direction of norm 1, but has 0",
+        ),
+        (
+            tl.Problem("z1", "relu", second_layer="signs"),
+            "a given number, not a random one",
+        ),
         (tl.Problem("h3(z1)", "h2"), "no Hermite polynomial in common"),
     ],
 )
@@ -209,31 +328,54 @@ def test_other_tasks_are_refused(problem: tl.Problem, words: str) -> None:
 
 def test_other_bad_input_is_refused() -> None:
     spherical = tl.SGD("0.05/d", geometry="spherical")
-    with pytest.raises(tl.InputError, match="'spherical' or 'projected' for recovery, but got 'free'"):
+    with pytest.raises(
+        tl.InputError, match="'spherical' or 'projected' for recovery, but got 'free'"
+    ):
         tl.recovery(matched(1), tl.SGD("0.05/d"), 50)
     with pytest.raises(tl.InputError, match="without momentum"):
         tl.recovery(matched(1), spherical.replace(momentum=0.5), 50)
-    with pytest.raises(tl.InputError, match="`start` must be one of 'positive', 'random'"):
+    with pytest.raises(
+        tl.InputError, match="`start` must be one of 'positive', 'random'"
+    ):
         tl.recovery(matched(1), spherical, 50, start="anywhere")
-    with pytest.raises(tl.InputError, match="`samples` must be given where the flow does not lead"):
+    with pytest.raises(
+        tl.InputError, match="`samples` must be given where the flow does not lead"
+    ):
         tl.recovery(tl.Problem("-h2(z1)", "h2"), spherical, 50)
     with pytest.raises(tl.InputError, match="`samples` must be at least one batch"):
         tl.recovery(matched(1), spherical, 50, samples=0)
-    with pytest.raises(tl.InputError, match=r"one for each of 4 seeds, but has Overlaps\(p=1, k=1, starts=3"):
-        tl.recovery(matched(1), spherical, 50, start=tl.Overlaps.random(matched(1), 50, size=3), seeds=4)
+    with pytest.raises(
+        tl.InputError,
+        match=r"one for each of 4 seeds, but has Overlaps\(p=1, k=1, starts=3",
+    ):
+        tl.recovery(
+            matched(1),
+            spherical,
+            50,
+            start=tl.Overlaps.random(matched(1), 50, size=3),
+            seeds=4,
+        )
     with pytest.raises(tl.InputError, match="on the sphere, Q = 1, but has Q = 2"):
-        tl.recovery(matched(1), spherical, 50, start=tl.Overlaps([[2.0]], [[0.1]]), seeds=4)
-    with pytest.raises(tl.InputError, match="`ell` must be a positive integer, but got 0"):
+        tl.recovery(
+            matched(1), spherical, 50, start=tl.Overlaps([[2.0]], [[0.1]]), seeds=4
+        )
+    with pytest.raises(
+        tl.InputError, match="`ell` must be a positive integer, but got 0"
+    ):
         tl.single_index.critical_alpha(100, 0)
     with pytest.raises(tl.InputError, match="`dim` must be an integer of at least 2"):
         tl.single_index.critical_alpha(1, 1)
-    with pytest.raises(tl.InputError, match="an overlap that grows from a random start"):
+    with pytest.raises(
+        tl.InputError, match="an overlap that grows from a random start"
+    ):
         tl.single_index.population_loss(tl.Problem("h4(z1)", "relu")).largest_step(100)
     phi = tl.single_index.population_loss(matched(2))
     with pytest.raises(tl.InputError, match="`m` must be an overlap"):
         phi.phi(1.5)
     for call in (phi.phi, phi.flow, phi.noise, lambda m: phi.derivative(m, 2)):
-        with pytest.raises(tl.InputError, match="`m` must be an array of numbers, but got 'x'"):
+        with pytest.raises(
+            tl.InputError, match="`m` must be an array of numbers, but got 'x'"
+        ):
             call("x")
     with pytest.raises(tl.InputError, match="`route` must be one of"):
         phi.phi(0.5, "magic")
@@ -247,7 +389,9 @@ def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["recovery", "h2(z1)", "h2", "--dim", "60", "--lr", "0.05/d"]
     assert main([*arguments, "--measure", "16", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    found = tl.recovery(matched(2), tl.SGD("0.05/d", geometry="spherical"), 60, seeds=16)
+    found = tl.recovery(
+        matched(2), tl.SGD("0.05/d", geometry="spherical"), 60, seeds=16
+    )
     assert said["search"]["value"] == found.search.value
     assert said["information"] == 2
     assert said["critical_alpha"] == pytest.approx(np.log(60))
@@ -273,7 +417,13 @@ def test_two_rates_make_the_descent_linear_in_the_dimension() -> None:
             slow = tl.SGD(lr=0.3 * d**-1.5, loss="correlation", geometry="spherical")
             start = tl.Overlaps([[1.0]], [[0.3]], dim=dim)
             found = tl.recovery(
-                problem, slow, dim, start=start, samples=60 * dim**1.5, seeds=32, descent_lr=0.05 / d if two else None
+                problem,
+                slow,
+                dim,
+                start=start,
+                samples=60 * dim**1.5,
+                seeds=32,
+                descent_lr=0.05 / d if two else None,
             )
             assert found.censored == (0, 0)
             descents[two, dim] = found.descent.value / dim
@@ -285,12 +435,29 @@ def test_overlaps_stay_small_far_below_the_threshold() -> None:
     """sup |m| at α = 0.1 falls with N for k = 3, where α_c = N; for k = 1, where α_c = 1, more samples lift it."""
     third = tl.SGD(lr=0.3 * d**-1.5, loss="correlation", geometry="spherical")
     small, large = (
-        np.median(tl.single_index.largest_overlaps(tl.Problem("h3(z1)", "h3"), third, n, 0.1 * n, seeds=64))
+        np.median(
+            tl.single_index.largest_overlaps(
+                tl.Problem("h3(z1)", "h3"), third, n, 0.1 * n, seeds=64
+            )
+        )
         for n in (100, 2500)
     )
     assert large < 0.5 * small
     first = tl.SGD(lr=0.2 / d, geometry="spherical")
-    assert np.median(tl.single_index.largest_overlaps(tl.Problem("z1", "linear"), first, 2500, 5e4, seeds=16)) > 0.9
-    assert tl.single_index.sufficient_alpha(100, 1) == tl.single_index.critical_alpha(100, 1) == 1.0
+    assert (
+        np.median(
+            tl.single_index.largest_overlaps(
+                tl.Problem("z1", "linear"), first, 2500, 5e4, seeds=16
+            )
+        )
+        > 0.9
+    )
+    assert (
+        tl.single_index.sufficient_alpha(100, 1)
+        == tl.single_index.critical_alpha(100, 1)
+        == 1.0
+    )
     for k in (2, 3, 4):
-        assert tl.single_index.sufficient_alpha(1000, k) > tl.single_index.critical_alpha(1000, k)
+        assert tl.single_index.sufficient_alpha(
+            1000, k
+        ) > tl.single_index.critical_alpha(1000, k)

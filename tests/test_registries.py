@@ -41,7 +41,11 @@ LENSES: dict[str, tuple[Method, dict[str, Any]]] = {
 @pytest.fixture(autouse=True)
 def forget() -> Iterator[None]:
     """What a test registers is forgotten afterwards."""
-    with patch.dict(METHODS.own), patch.dict(losses._LOSSES), patch.dict(activation._REGISTRY):
+    with (
+        patch.dict(METHODS.own),
+        patch.dict(losses._LOSSES),
+        patch.dict(activation._REGISTRY),
+    ):
         yield
 
 
@@ -53,7 +57,9 @@ def moved(name: str, problem: tl.Problem, loss: str = "squared") -> float:
     """How far a method carries M and Q from the start."""
     method, algorithm = LENSES[name]
     end = {"steps": 2} if {"lr": 0.2}.items() <= algorithm.items() else {"time": 0.02}
-    run = tl.solve(problem, tl.SGD(**algorithm, loss=loss), method, START, save=1, **end)
+    run = tl.solve(
+        problem, tl.SGD(**algorithm, loss=loss), method, START, save=1, **end
+    )
     return float(abs(run.M[0, -1] - 0.5).max() + abs(run.Q[0, -1] - 1.0).max())
 
 
@@ -75,7 +81,9 @@ def shift(name: str, problem: tl.Problem) -> float:
     method, algorithm = LENSES[name]
     end = {"steps": 1} if "batch" in algorithm else {"time": 0.02}
     start = tl.Overlaps([[1.0]], [[0.0]])
-    run = tl.solve(problem, tl.SGD(**algorithm, loss="correlation"), method, start, save=1, **end)
+    run = tl.solve(
+        problem, tl.SGD(**algorithm, loss="correlation"), method, start, save=1, **end
+    )
     return float(run.M[0, -1, 0, 0])
 
 
@@ -99,7 +107,10 @@ def test_an_activation_registered_again_is_the_new_one(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["chain", "ode"])
 def test_targets_from_functions_are_told_apart(name: str) -> None:
-    ends = [shift(name, tl.Problem(bent_target(sign), "linear", directions=1)) for sign in (1.0, -1.0)]
+    ends = [
+        shift(name, tl.Problem(bent_target(sign), "linear", directions=1))
+        for sign in (1.0, -1.0)
+    ]
     assert ends[0] - ends[1] > 1e-3
 
 
@@ -107,10 +118,19 @@ def test_functions_given_by_hand_are_told_apart() -> None:
     """Equality decides which compiled code is used, so the name alone must not."""
     assert Activation("mine", bent(1.0)) != Activation("mine", bent(-1.0))
     assert Target("mine", 1, bent_target(1.0)) != Target("mine", 1, bent_target(-1.0))
-    ends = [shift("chain", tl.Problem("z1", Activation("mine", bent(sign)))) for sign in (1.0, -1.0)]
+    ends = [
+        shift("chain", tl.Problem("z1", Activation("mine", bent(sign))))
+        for sign in (1.0, -1.0)
+    ]
     assert ends[0] - ends[1] > 1e-3
     with pytest.raises(tl.InputError, match="cannot hold"):
-        run = tl.solve(tl.Problem("z1", Activation("mine", bent(1.0))), tl.SGD("0.1/d"), tl.Chain(9), START, steps=1)
+        run = tl.solve(
+            tl.Problem("z1", Activation("mine", bent(1.0))),
+            tl.SGD("0.1/d"),
+            tl.Chain(9),
+            START,
+            steps=1,
+        )
         tl.rerun(run)
 
 
@@ -144,7 +164,9 @@ def test_formulas_do_not_ask_the_registry() -> None:
     assert float(ridge.activation(1.0)) == pytest.approx(np.exp(1.0))
 
 
-@pytest.mark.parametrize("name", ["relu", "erf", "square", "abs", "silu", "He3", "h2", "z"])
+@pytest.mark.parametrize(
+    "name", ["relu", "erf", "square", "abs", "silu", "He3", "h2", "z"]
+)
 def test_names_of_activations_are_taken(name: str) -> None:
     with pytest.raises(tl.InputError, match="another name"):
         tl.extend.register_activation(name)
@@ -169,7 +191,9 @@ def test_methods_are_found_by_name_and_replaced() -> None:
     assert first is not second and METHODS["still"] is second
     assert method_by_name("still", 10, {}).mark == 2  # type: ignore[attr-defined]
     assert list(METHODS)[:9] == list(HOMES) and list(METHODS)[9:] == ["still"]
-    run = tl.solve(tl.Problem("z1", "linear"), tl.SGD("0.1/d"), second(10), START, steps=3, save=1)
+    run = tl.solve(
+        tl.Problem("z1", "linear"), tl.SGD("0.1/d"), second(10), START, steps=3, save=1
+    )
     del METHODS.own["still"]
     with pytest.raises(tl.InputError, match="'still', is not known here"):
         tl.rerun(run)
@@ -200,7 +224,15 @@ def test_a_loaded_result_is_understood_in_a_fresh_process(tmp_path: Path) -> Non
 
 def swept(loss: str, over: dict[str, Any] | None = None, **options: Any) -> Any:
     problem, algorithm = tl.Problem("z1", "linear"), tl.SGD("0.1/d", loss=loss)
-    return tl.sweep(problem, algorithm, tl.Chain(20), over or {"method.dim": [20]}, start=START, time=0.1, **options)
+    return tl.sweep(
+        problem,
+        algorithm,
+        tl.Chain(20),
+        over or {"method.dim": [20]},
+        start=START,
+        time=0.1,
+        **options,
+    )
 
 
 def test_sweeps_follow_the_registry() -> None:
@@ -220,7 +252,9 @@ def test_a_store_does_not_mix_two_functions_of_one_name(tmp_path: Path) -> None:
     old = swept("mine", store=tmp_path / "a.zarr")
     assert np.array_equal(swept("mine", store=tmp_path / "a.zarr").M, old.M)
     tl.extend.register_loss("mine")(lambda y, f: 0.0 * (y - f))
-    with pytest.raises(tl.InputError, match=r"holds another sweep: its `functions.algorithm.loss`"):
+    with pytest.raises(
+        tl.InputError, match=r"holds another sweep: its `functions.algorithm.loss`"
+    ):
         swept("mine", store=tmp_path / "a.zarr")
 
 
@@ -229,14 +263,26 @@ def test_a_swept_function_of_the_same_name_is_another_cell(tmp_path: Path) -> No
     tl.extend.register_loss("mine")(lambda y, f: y - f)
     first = swept("squared", over, store=path)
     assert np.array_equal(tl.sweeps.load_sweep(path).M, first.M)
-    assert list(tl.sweeps.load_sweep(path)["algorithm.loss"].values) == ["mine", "squared"]
+    assert list(tl.sweeps.load_sweep(path)["algorithm.loss"].values) == [
+        "mine",
+        "squared",
+    ]
     tl.extend.register_loss("mine")(lambda y, f: 0.0 * (y - f))
     second = swept("squared", over, store=path)
-    assert float(second.M[0].squeeze()) == 0.5 and np.array_equal(second.M[1], first.M[1])
-    assert np.array_equal(second.cell_seed, first.cell_seed)  # another function, the same random numbers
+    assert float(second.M[0].squeeze()) == 0.5 and np.array_equal(
+        second.M[1], first.M[1]
+    )
+    assert np.array_equal(
+        second.cell_seed, first.cell_seed
+    )  # another function, the same random numbers
     both = tl.sweeps.load_sweep(path)
     assert both.runs.values.tolist() == [1, 1, 1]
-    assert sum(str(name).startswith('["mine", "') for name in both["algorithm.loss"].values) == 2
+    assert (
+        sum(
+            str(name).startswith('["mine", "') for name in both["algorithm.loss"].values
+        )
+        == 2
+    )
 
 
 def test_fingerprints_see_constants() -> None:

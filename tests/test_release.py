@@ -19,8 +19,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 def test_the_version_stands_in_one_place() -> None:
     assert PROJECT["project"]["dynamic"] == ["version"]
     assert PROJECT["tool"]["hatch"]["version"]["path"] == "src/twolayer/__init__.py"
-    assert f"version: {tl.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert f"## [{tl.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"version: {tl.__version__}\n" in (ROOT / "CITATION.cff").read_text(
+        encoding="utf-8"
+    )
+    assert f"## [{tl.__version__}]" in (ROOT / "CHANGELOG.md").read_text(
+        encoding="utf-8"
+    )
     archive = json.loads((ROOT / ".zenodo.json").read_text(encoding="utf-8"))
     assert archive["license"] == PROJECT["project"]["license"]
     assert "version" not in archive  # archives take that of the release
@@ -31,8 +35,15 @@ def test_the_test_environment_is_pinned() -> None:
     pins = PROJECT["tool"]["uv"]["constraint-dependencies"]
     assert all(re.fullmatch(r"[a-z0-9.-]+==[\w.]+( ; .*)?", pin) for pin in pins)
     pinned = {pin.split("==")[0]: pin.split("==")[1].split(" ")[0] for pin in pins}
-    wanted = [*PROJECT["project"]["dependencies"], *(x for g in PROJECT["dependency-groups"].values() for x in g)]
-    wanted += [x for extra in PROJECT["project"]["optional-dependencies"].values() for x in extra]
+    wanted = [
+        *PROJECT["project"]["dependencies"],
+        *(x for g in PROJECT["dependency-groups"].values() for x in g),
+    ]
+    wanted += [
+        x
+        for extra in PROJECT["project"]["optional-dependencies"].values()
+        for x in extra
+    ]
     names = {re.split(r"[><=!\[ ]", line)[0].lower() for line in wanted}
     assert names <= pinned.keys()
     assert pinned["jax"] == version("jax") == "0.10.1"

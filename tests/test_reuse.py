@@ -44,12 +44,21 @@ def test_the_first_pass_through_a_set_is_online_sgd_and_the_second_is_not() -> N
 def samples(spec: inputs.Spec, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The fixed set of a run, as the documented functions of its number."""
     parts = [inputs.draw_again(spec, keys, i, 0) for i in range(spec.visits)]
-    z = np.concatenate([np.asarray(inputs.inputs(spec, batch))[np.asarray(inside)] for batch, inside in parts])
-    noise = np.concatenate([np.asarray(batch.noise)[np.asarray(inside)] for batch, inside in parts])
+    z = np.concatenate(
+        [
+            np.asarray(inputs.inputs(spec, batch))[np.asarray(inside)]
+            for batch, inside in parts
+        ]
+    )
+    noise = np.concatenate(
+        [np.asarray(batch.noise)[np.asarray(inside)] for batch, inside in parts]
+    )
     return z, noise
 
 
-def chosen(sgd: tl.SGD, n: int, size: int, keys: np.ndarray, steps: int) -> list[np.ndarray]:
+def chosen(
+    sgd: tl.SGD, n: int, size: int, keys: np.ndarray, steps: int
+) -> list[np.ndarray]:
     """Numbers of the samples in the batch of every step."""
     key, parts, found = tuple(keys[2]), size // n, []
     for t in range(steps):
@@ -57,12 +66,25 @@ def chosen(sgd: tl.SGD, n: int, size: int, keys: np.ndarray, steps: int) -> list
         if sgd.dataset is None or sgd.sampling == "sequence":
             found.append(np.arange(b * n, (b + 1) * n) % size)
         elif sgd.sampling == "replacement":
-            words = np.asarray(random.threefry(key, jnp.uint32(b), jnp.arange(n, dtype="uint32"))[0])
+            words = np.asarray(
+                random.threefry(key, jnp.uint32(b), jnp.arange(n, dtype="uint32"))[0]
+            )
             found.append((words.astype(object) * size // 2**32).astype(int))
         else:
-            order = np.asarray(shuffled(key, b if sgd.sampling == "subset" else b // parts, np.arange(size), size))
+            order = np.asarray(
+                shuffled(
+                    key,
+                    b if sgd.sampling == "subset" else b // parts,
+                    np.arange(size),
+                    size,
+                )
+            )
             assert sorted(order) == list(range(size))
-            found.append(order[:n] if sgd.sampling == "subset" else order[b % parts * n : (b % parts + 1) * n])
+            found.append(
+                order[:n]
+                if sgd.sampling == "subset"
+                else order[b % parts * n : (b % parts + 1) * n]
+            )
     return found
 
 
@@ -77,7 +99,13 @@ class Descent(NamedTuple):
     risks_mean: np.ndarray
 
 
-def plain_descent(z: np.ndarray, noise: np.ndarray, batches: list[np.ndarray], sgd: tl.SGD, W: np.ndarray) -> Descent:
+def plain_descent(
+    z: np.ndarray,
+    noise: np.ndarray,
+    batches: list[np.ndarray],
+    sgd: tl.SGD,
+    W: np.ndarray,
+) -> Descent:
     """Gradient descent by the book, in NumPy."""
     a, p = np.array(PROBLEM.a(), float), PROBLEM.p
     y = z[:, 0] * z[:, 1] + np.sqrt(PROBLEM.noise) * noise
@@ -93,24 +121,49 @@ def plain_descent(z: np.ndarray, noise: np.ndarray, batches: list[np.ndarray], s
 
     def mean(each: list[Any]) -> tuple[np.ndarray, np.ndarray]:
         if sgd.average == "uniform":
-            return np.mean([W for W, _ in each], axis=0), np.mean([a for _, a in each], axis=0)
+            return np.mean([W for W, _ in each], axis=0), np.mean(
+                [a for _, a in each], axis=0
+            )
         found = each[0]
         for x in each[1:]:
             w = float(sgd.average or 0.0)
-            found = tuple((1 - w) * old + w * new for old, new in zip(found, x, strict=True))
+            found = tuple(
+                (1 - w) * old + w * new for old, new in zip(found, x, strict=True)
+            )
         return found
 
-    own = [batches[max(t - 1, 0)] if sgd.dataset is None else np.arange(len(z)) for t in range(len(batches) + 1)]
+    own = [
+        batches[max(t - 1, 0)] if sgd.dataset is None else np.arange(len(z))
+        for t in range(len(batches) + 1)
+    ]
     for batch in batches:
         x, error = z[batch], y[batch] - output(W, a, z[batch])
         gradient = (a / p * 2 * (x @ W.T) * error[:, None]).T @ x / len(batch)
         if sgd.geometry == "spherical":
-            gradient -= (gradient * W).sum(1, keepdims=True) / (W * W).sum(1, keepdims=True) * W
-        step = W + lr * gradient - lr * sgd.weight_decay * W + sgd.momentum * (W - before[0])
-        step = step if sgd.geometry == "free" else step / np.linalg.norm(step, axis=1, keepdims=True)
-        layer = a + second / p * np.mean((x @ W.T) ** 2 * error[:, None], axis=0) + sgd.momentum * (a - before[1])
+            gradient -= (
+                (gradient * W).sum(1, keepdims=True) / (W * W).sum(1, keepdims=True) * W
+            )
+        step = (
+            W
+            + lr * gradient
+            - lr * sgd.weight_decay * W
+            + sgd.momentum * (W - before[0])
+        )
+        step = (
+            step
+            if sgd.geometry == "free"
+            else step / np.linalg.norm(step, axis=1, keepdims=True)
+        )
+        layer = (
+            a
+            + second / p * np.mean((x @ W.T) ** 2 * error[:, None], axis=0)
+            + sgd.momentum * (a - before[1])
+        )
         before = W, a
-        W, a = step if sgd.train_first_layer else W, layer if sgd.train_second_layer else a
+        W, a = (
+            step if sgd.train_first_layer else W,
+            layer if sgd.train_second_layer else a,
+        )
         every.append((W, a))
     risks = [risk(*x, seen) for x, seen in zip(every, own, strict=True)]
     means = [mean(every[: t + 1]) for t in range(len(every))]
@@ -139,14 +192,27 @@ PATTERNS = {
 
 @pytest.mark.parametrize("name", PATTERNS)
 @pytest.mark.usefixtures("x64")
-def test_it_is_gradient_descent_on_the_samples(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_gradient_descent_on_the_samples(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same samples in plain NumPy, visited in one chunk or in several."""
     sgd, at_once = PATTERNS[name]
     monkeypatch.setattr(inputs, "INPUTS_AT_ONCE", at_once)
     dim, steps, seed, run = DIM, 5, 7, 1
-    result = tl.solve(PROBLEM, sgd, tl.Vectors(dim), START, steps=steps, save=steps, seeds=2, seed=seed)
+    result = tl.solve(
+        PROBLEM,
+        sgd,
+        tl.Vectors(dim),
+        START,
+        steps=steps,
+        save=steps,
+        seeds=2,
+        seed=seed,
+    )
     n, size = sgd.batch_at(dim), sgd.dataset_at(dim) or 3 * sgd.batch_at(dim)
-    spec = inputs.SampleForm(kernel_of(PROBLEM, sgd), form_of(sgd), dim, n, None, size, sgd.sampling)
+    spec = inputs.SampleForm(
+        kernel_of(PROBLEM, sgd), form_of(sgd), dim, n, None, size, sgd.sampling
+    )
     roles = (random.Role.INPUTS, random.Role.LABELS, random.Role.BATCHES)
     keys = np.stack([random.stream(seed, role, run) for role in roles])
     z, noise = samples(spec, keys)
@@ -159,13 +225,22 @@ def test_it_is_gradient_descent_on_the_samples(name: str, monkeypatch: pytest.Mo
     W[:, :2], W[:, 2:4] = embed(START.Q, START.M, target_frame(START.P)[1], 2)
     found = plain_descent(z, noise, chosen(sgd, n, size, keys, steps), sgd, W)
     # inputs are drawn in single precision, which compiled code rounds in its own way
-    for W, a, suffix in ((found.W, found.a, ""), (found.W_mean, found.a_mean, "_average"))[: 1 + bool(sgd.average)]:
-        np.testing.assert_allclose(result[f"M{suffix}"].values[run, -1], W[:, :2], atol=3e-6)
-        np.testing.assert_allclose(result[f"Q{suffix}"].values[run, -1], W @ W.T, atol=3e-6)
+    for W, a, suffix in (
+        (found.W, found.a, ""),
+        (found.W_mean, found.a_mean, "_average"),
+    )[: 1 + bool(sgd.average)]:
+        np.testing.assert_allclose(
+            result[f"M{suffix}"].values[run, -1], W[:, :2], atol=3e-6
+        )
+        np.testing.assert_allclose(
+            result[f"Q{suffix}"].values[run, -1], W @ W.T, atol=3e-6
+        )
         np.testing.assert_allclose(result[f"a{suffix}"].values[run, -1], a, atol=3e-6)
     np.testing.assert_allclose(result.train_risk.values[run], found.risks, rtol=3e-6)
     if sgd.average:
-        np.testing.assert_allclose(result.train_risk_average.values[run], found.risks_mean, rtol=3e-6)
+        np.testing.assert_allclose(
+            result.train_risk_average.values[run], found.risks_mean, rtol=3e-6
+        )
         assert np.abs(result.risk_average - result.risk)[run, -1] > 1e-3
     assert np.ptp(found.risks) > 1e-3 and ("M_average" in result) == bool(sgd.average)
 
@@ -174,14 +249,22 @@ def test_it_is_gradient_descent_on_the_samples(name: str, monkeypatch: pytest.Mo
 def test_shuffles_are_permutations_of_which_all_are_equally_likely() -> None:
     """24 orders of four numbers in 4800 permutations, and neighbours of 300 numbers that stay together by chance."""
     key = random.stream(1, random.Role.BATCHES)
-    every = np.asarray(jax.vmap(lambda e: shuffled(key, e, np.arange(4), 4))(np.arange(4800)))
-    counts = np.array([(every == order).all(1).sum() for order in itertools.permutations(range(4))])
+    every = np.asarray(
+        jax.vmap(lambda e: shuffled(key, e, np.arange(4), 4))(np.arange(4800))
+    )
+    counts = np.array(
+        [(every == order).all(1).sum() for order in itertools.permutations(range(4))]
+    )
     assert counts.sum() == 4800
     chi = ((counts - 200) ** 2 / 200).sum()
     assert stats.chi2.sf(chi, 23) > 1e-5
-    large = np.asarray(jax.vmap(lambda e: shuffled(key, e, np.arange(300), 300))(np.arange(50))).astype(int)
+    large = np.asarray(
+        jax.vmap(lambda e: shuffled(key, e, np.arange(300), 300))(np.arange(50))
+    ).astype(int)
     assert (np.sort(large, axis=1) == np.arange(300)).all()
-    together = int((np.abs(np.diff(large, axis=1)) == 1).sum())  # two in 300 of all pairs: 100 in the mean
+    together = int(
+        (np.abs(np.diff(large, axis=1)) == 1).sum()
+    )  # two in 300 of all pairs: 100 in the mean
     assert abs(together - 299 * 50 * 2 / 300) < sigmas() * np.sqrt(299 * 50 * 2 / 300)
 
 
@@ -194,20 +277,40 @@ def test_shuffles_are_permutations_of_which_all_are_equally_likely() -> None:
         (dict(batch=d, dataset=0 * d), "`dataset` must be a positive"),
         (dict(batch=-1 * d, dataset=d), "`batch` must be a positive"),
         (dict(batch=d, sampling="replacement"), "`sampling` must be left out"),
-        (dict(batch=d, dataset=d, sampling="replacment"), "did you mean 'replacement'?"),
-        (dict(batch=2 * d, dataset=3 * d, sampling="reshuffled"), "a whole number of batches"),
+        (
+            dict(batch=d, dataset=d, sampling="replacment"),
+            "did you mean 'replacement'?",
+        ),
+        (
+            dict(batch=2 * d, dataset=3 * d, sampling="reshuffled"),
+            "a whole number of batches",
+        ),
         (dict(batch=d, repeat=0), "`repeat` must be"),
         (dict(batch=d, repeat=1.5), "`repeat` must be"),
-        (dict(second_lr=0.1), "`second_lr` must be left out where the second layer is not trained"),
-        (dict(second_lr=-0.1, train_second_layer=True), "`second_lr` must be a positive"),
-        (dict(train_first_layer=False), "`train_second_layer` must be True where the first layer is not trained"),
+        (
+            dict(second_lr=0.1),
+            "`second_lr` must be left out where the second layer is not trained",
+        ),
+        (
+            dict(second_lr=-0.1, train_second_layer=True),
+            "`second_lr` must be a positive",
+        ),
+        (
+            dict(train_first_layer=False),
+            "`train_second_layer` must be True where the first layer is not trained",
+        ),
         (dict(train_first_layer=1), "`train_first_layer` must be True or False"),
-        (dict(average="polyak"), "`average` must be None, 'uniform' or a weight between 0 and 1"),
+        (
+            dict(average="polyak"),
+            "`average` must be None, 'uniform' or a weight between 0 and 1",
+        ),
         (dict(average=1.0), "`average` must be None"),
         (dict(average=0), "`average` must be None"),
     ],
 )
-def test_sets_that_make_no_sense_are_refused(arguments: dict[str, Any], words: str) -> None:
+def test_sets_that_make_no_sense_are_refused(
+    arguments: dict[str, Any], words: str
+) -> None:
     with pytest.raises(tl.InputError) as no:
         tl.SGD(lr=0.1, **arguments)
     assert words in str(no.value) and str(no.value).count("\n") == 0
@@ -220,7 +323,10 @@ def test_laws_of_different_powers_are_checked_at_their_dimension() -> None:
         sgd.dataset_at(100)
     with pytest.raises(tl.InputError, match="at most the dataset"):
         sgd.dataset_at(40)
-    assert tl.SGD(lr=0.1, batch=64, dataset=d, sampling="replacement").dataset_at(100) == 100
+    assert (
+        tl.SGD(lr=0.1, batch=64, dataset=d, sampling="replacement").dataset_at(100)
+        == 100
+    )
 
 
 def test_polynomials_of_high_degree_are_warned_about() -> None:
@@ -228,4 +334,10 @@ def test_polynomials_of_high_degree_are_warned_about() -> None:
     with pytest.warns(tl.errors.HeavyTailWarning, match="polynomial of degree 3"):
         make_task(tl.Problem("z1", "He3"), fixed, tl.Vectors(10), start, steps=1)
     make_task(tl.Problem("z1", "He2"), fixed, tl.Vectors(10), start, steps=1)
-    make_task(tl.Problem("z1", "He3"), fixed.replace(dataset=None), tl.Vectors(10), start, steps=1)
+    make_task(
+        tl.Problem("z1", "He3"),
+        fixed.replace(dataset=None),
+        tl.Vectors(10),
+        start,
+        steps=1,
+    )

@@ -19,7 +19,14 @@ from conftest import random_overlaps
 from twolayer import d, rules
 from twolayer.equations.increment_kernel import Kernel, Sample, kernel_of
 from twolayer.equations.optimiser_step import Memory, coefficients_of, form_of
-from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, embed, exact_step, overlaps
+from twolayer.equations.orthogonal import (
+    Frame,
+    Reduced,
+    batch_sums,
+    embed,
+    exact_step,
+    overlaps,
+)
 from twolayer.gaussian import all_fields
 from twolayer.gaussian.all_fields import FullEngine
 from twolayer.gaussian.engines import adapt, select
@@ -45,8 +52,12 @@ TABLE = {
 @pytest.mark.parametrize("name", TABLE)
 def test_the_limit_has_the_independent_numbers(name: str) -> None:
     rule, gamma, time, expected = TABLE[name]
-    result = tl.solve(ERF, tl.SGD(gamma / d, rule=rule), tl.ODE(), START, time=time, save=1).isel(time=-1, seed=0)
-    np.testing.assert_allclose([result.M.values.item(), result.Q.values.item()], expected, atol=6e-6)
+    result = tl.solve(
+        ERF, tl.SGD(gamma / d, rule=rule), tl.ODE(), START, time=time, save=1
+    ).isel(time=-1, seed=0)
+    np.testing.assert_allclose(
+        [result.M.values.item(), result.Q.values.item()], expected, atol=6e-6
+    )
     if name == "adagrad":
         assert float(result.lr) == pytest.approx(1.22528, abs=6e-6)
 
@@ -56,14 +67,30 @@ def test_finite_dimensions_follow_the_limit(name: str) -> None:
     """Exact in law (Vectors for the sign) at d = 1000: C/d and five standard errors; the plain gradient is far off."""
     rule, gamma, time, expected = TABLE[name]
     method = tl.Vectors(1000) if rule.coordinates else tl.Chain(1000)
-    result = tl.solve(ERF, tl.SGD(gamma / d, rule=rule), method, START, time=time, save=1, seeds=48)
-    for values, limit in zip((result.M.values[:, -1, 0, 0], result.Q.values[:, -1, 0, 0]), expected, strict=True):
+    result = tl.solve(
+        ERF, tl.SGD(gamma / d, rule=rule), method, START, time=time, save=1, seeds=48
+    )
+    for values, limit in zip(
+        (result.M.values[:, -1, 0, 0], result.Q.values[:, -1, 0, 0]),
+        expected,
+        strict=True,
+    ):
         assert abs(values.mean() - limit) < 5 * values.std() / np.sqrt(48) + 10 / 1000
 
 
-def numpy_push(rule: str, g: np.ndarray, e: np.ndarray, z: np.ndarray, again: Any, p: int, gamma: float) -> np.ndarray:
+def numpy_push(
+    rule: str,
+    g: np.ndarray,
+    e: np.ndarray,
+    z: np.ndarray,
+    again: Any,
+    p: int,
+    gamma: float,
+) -> np.ndarray:
     """ĝ of a batch, written down once more."""
-    size = np.sqrt((g**2).sum(1, keepdims=True) * (z**2).sum(1, keepdims=True) / z.shape[1])
+    size = np.sqrt(
+        (g**2).sum(1, keepdims=True) * (z**2).sum(1, keepdims=True) / z.shape[1]
+    )
     if rule == "clip":
         return g * np.minimum(1, 0.3 / size)
     if rule == "normalised":
@@ -71,7 +98,11 @@ def numpy_push(rule: str, g: np.ndarray, e: np.ndarray, z: np.ndarray, again: An
     if rule == "polyak":
         return g * np.minimum(1, p**2 * e[:, None] ** 2 / (2 * 9 * gamma * size**2))
     if rule == "formula":
-        return g * (z**2).mean(1, keepdims=True) / (1 + np.linalg.norm(g, axis=1, keepdims=True))
+        return (
+            g
+            * (z**2).mean(1, keepdims=True)
+            / (1 + np.linalg.norm(g, axis=1, keepdims=True))
+        )
     if rule == "lookahead":
         return again(0.7 / z.shape[1] / (p * len(z)) * g.T @ z)
     assert rule == "two_step"
@@ -100,17 +131,34 @@ def test_path_by_path(rule: str, blind: bool) -> None:
     rng, start = np.random.default_rng(4), random_overlaps(4, p, k, P, size=1.0)
     L, _, _ = start.factors()
     A, B = embed(start.Q, start.M, np.linalg.pinv(L), p)
-    W, a = np.concatenate([A, B, np.zeros((p, dim - k - p))], axis=1), np.asarray(start.a)
+    W, a = (
+        np.concatenate([A, B, np.zeros((p, dim - k - p))], axis=1),
+        np.asarray(start.a),
+    )
     form, rates = form_of(algorithm), coefficients_of(algorithm, p, dim)
-    at = Reduced(kernel_of(problem, algorithm), form, p, k, p, batch, GramFactor(batch, dim - k - p))
+    at = Reduced(
+        kernel_of(problem, algorithm),
+        form,
+        p,
+        k,
+        p,
+        batch,
+        GramFactor(batch, dim - k - p),
+    )
     frame = Frame(rates, L, None, problem.noise)
-    state = Memory.at_rest(form, jnp.asarray(np.concatenate([A, B], axis=1)), jnp.asarray(a))
+    state = Memory.at_rest(
+        form, jnp.asarray(np.concatenate([A, B], axis=1)), jnp.asarray(a)
+    )
 
     @jax.jit
     def step(state: Memory, normals: Any, T: Any, seen: Any) -> Memory:
-        return exact_step(at, rates, state, batch_sums(at, frame, state.now, normals, T=seen), T)[0]
+        return exact_step(
+            at, rates, state, batch_sums(at, frame, state.now, normals, T=seen), T
+        )[0]
 
-    def gradient(W: np.ndarray, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def gradient(
+        W: np.ndarray, z: np.ndarray, y: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         lam = z @ W.T
         e = y - np.tanh(lam) @ a / p
         return a / np.cosh(lam) ** 2 * e[:, None], e
@@ -125,12 +173,27 @@ def test_path_by_path(rule: str, blind: bool) -> None:
         star = z[:, :k] @ L.T
         y = star[:, 0] + np.tanh(star[:, 0] * star[:, 1]) + np.sqrt(0.2) * noise
         g, e = gradient(W, z, y)
-        pushed = numpy_push(rule, g, e, z, lambda move, W=W, z=z, y=y: gradient(W + move, z, y)[0], p, gamma)
-        T = np.linalg.qr(rest.T, mode="r").T  # a row for every sample, with the same inner products
+        pushed = numpy_push(
+            rule,
+            g,
+            e,
+            z,
+            lambda move, W=W, z=z, y=y: gradient(W + move, z, y)[0],
+            p,
+            gamma,
+        )
+        T = np.linalg.qr(
+            rest.T, mode="r"
+        ).T  # a row for every sample, with the same inner products
         T = np.concatenate([T, np.zeros((batch, max(0, batch - T.shape[1])))], axis=1)
         wrong = T * np.sqrt(dim - k - p) / np.linalg.norm(T, axis=1, keepdims=True)
         normals = np.concatenate([z[:, :k], own, noise[:, None]], axis=1)
-        state = step(state, jnp.asarray(normals), jnp.asarray(T), jnp.asarray(wrong if blind else T))
+        state = step(
+            state,
+            jnp.asarray(normals),
+            jnp.asarray(T),
+            jnp.asarray(wrong if blind else T),
+        )
         W = W + gamma / dim / (p * batch) * pushed.T @ z
         Q, M = overlaps(np.asarray(state.now.W), L)
         worst = max(worst, np.abs(Q - W @ W.T).max(), np.abs(M - W[:, :k] @ L.T).max())
@@ -139,11 +202,15 @@ def test_path_by_path(rule: str, blind: bool) -> None:
     assert worst > 1e-4 if blind else worst < 1e-10
 
 
-def numpy_runs(rule: str, dim: int, seeds: int, steps: int, gamma: float, batch: int) -> tuple[np.ndarray, np.ndarray]:
+def numpy_runs(
+    rule: str, dim: int, seeds: int, steps: int, gamma: float, batch: int
+) -> tuple[np.ndarray, np.ndarray]:
     """M and Q of a linear neuron after explicit SGD with rules that act on the mean."""
     rng = np.random.default_rng(11)
     w = np.zeros((seeds, dim))
-    axis = rng.normal(size=dim) / np.sqrt(dim)  # the target is spread over all coordinates
+    axis = rng.normal(size=dim) / np.sqrt(
+        dim
+    )  # the target is spread over all coordinates
     axis /= np.linalg.norm(axis)
     other = rng.normal(size=dim)
     other -= (other @ axis) * axis
@@ -152,7 +219,11 @@ def numpy_runs(rule: str, dim: int, seeds: int, steps: int, gamma: float, batch:
     m, v = np.zeros_like(w), np.zeros_like(w)
     for n in range(1, steps + 1):
         z = rng.normal(size=(seeds, batch, dim))
-        e = z @ axis + np.sqrt(0.2) * rng.normal(size=(seeds, batch)) - np.einsum("sbd,sd->sb", z, w)
+        e = (
+            z @ axis
+            + np.sqrt(0.2) * rng.normal(size=(seeds, batch))
+            - np.einsum("sbd,sd->sb", z, w)
+        )
         if rule == "label_noise":
             e = e + np.sqrt(0.6) * rng.normal(size=e.shape)
         move = np.einsum("sb,sbd->sd", e, z) / batch
@@ -184,15 +255,29 @@ def test_rules_of_the_mean_are_those_of_explicit_sgd(rule: str) -> None:
     problem, dim, seeds, steps = tl.Problem("z1", "linear", noise=0.2), 40, 400, 60
     ours, gamma = MEANS[rule]
     expected = numpy_runs(rule, dim, seeds, steps, gamma, 2)
-    methods = [tl.Vectors(dim)] if ours.coordinates else [tl.Vectors(dim), tl.Chain(dim)]
+    methods = (
+        [tl.Vectors(dim)] if ours.coordinates else [tl.Vectors(dim), tl.Chain(dim)]
+    )
     for method in methods:
         result = tl.solve(
-            problem, tl.SGD(gamma / d, batch=2, rule=ours), method, START, steps=steps, save=1, seeds=seeds
+            problem,
+            tl.SGD(gamma / d, batch=2, rule=ours),
+            method,
+            START,
+            steps=steps,
+            save=1,
+            seeds=seeds,
         )
-        for found, theirs in zip((result.M.values[:, -1, 0, 0], result.Q.values[:, -1, 0, 0]), expected, strict=True):
+        for found, theirs in zip(
+            (result.M.values[:, -1, 0, 0], result.Q.values[:, -1, 0, 0]),
+            expected,
+            strict=True,
+        ):
             error = np.hypot(found.std(), theirs.std()) / np.sqrt(seeds)
             room = 0.03 if ours.coordinates else 0.0  # two frames are alike up to 1/d
-            assert abs(found.mean() - theirs.mean()) < sigmas(14) * error + room, method.name
+            assert abs(found.mean() - theirs.mean()) < sigmas(14) * error + room, (
+                method.name
+            )
 
 
 @pytest.mark.usefixtures("x64")
@@ -202,14 +287,18 @@ def test_clipped_averages_of_a_linear_neuron_in_closed_form() -> None:
     for noise in (0.2, 0.0):
         problem = tl.Problem("z1", "linear", noise=noise)
         point = np.array([[Q]]), np.array([[M]]), np.ones(1)
-        averager, _, error = adapt(problem, tl.SGD("1/d", rule=rules.clip(c)).drive, *point, tolerance=1e-9)
+        averager, _, error = adapt(
+            problem, tl.SGD("1/d", rule=rules.clip(c)).drive, *point, tolerance=1e-9
+        )
         found = averager(*point, noise)
         assert error < 1e-8
         variance = Q - 2 * M + 1 + noise
         drift, cut = erf_of(c / np.sqrt(2 * variance)), c / np.sqrt(variance)
         assert found.psi[0, 0] == pytest.approx((1 - M) * drift, rel=1e-7)
         assert found.phi[0, 0] == pytest.approx((M - Q) * drift, rel=1e-7)
-        square = variance * (2 * norm.cdf(cut) - 1 - 2 * cut * norm.pdf(cut)) + 2 * c**2 * (1 - norm.cdf(cut))
+        square = variance * (
+            2 * norm.cdf(cut) - 1 - 2 * cut * norm.pdf(cut)
+        ) + 2 * c**2 * (1 - norm.cdf(cut))
         assert found.chi[0, 0] == pytest.approx(square, rel=1e-7)
         assert found.excess_risk == pytest.approx((variance - noise) / 2, rel=1e-9)
 
@@ -219,13 +308,23 @@ def test_clipped_averages_of_a_linear_neuron_in_closed_form() -> None:
 def test_averages_are_those_of_samples(law: str) -> None:
     """Two neurons, by quadrature over all fields: every rule against a million samples of its own ĝ."""
     problem = tl.Problem("z1", "erf", width=2, noise=0.1, noise_law=law)
-    Q, M, a = np.array([[0.8, 0.2], [0.2, 0.5]]), np.array([[0.3], [-0.2]]), np.array([1.0, -0.7])
+    Q, M, a = (
+        np.array([[0.8, 0.2], [0.2, 0.5]]),
+        np.array([[0.3], [-0.2]]),
+        np.array([1.0, -0.7]),
+    )
     rng = np.random.default_rng(0)
     root = np.linalg.cholesky(np.block([[Q, M], [M.T, np.eye(1)]]))
     u = rng.normal(size=(10**6, 3)) @ root.T
     lam, star = u[:, :2], u[:, 2:]
-    xi = rng.normal(size=10**6) if law == "gaussian" else rng.standard_cauchy(size=10**6)
-    for rule in (rules.clip(0.35), rules.normalised(), rules.formula("g*exp(-norm) + 0.1*tanh(e)")):
+    xi = (
+        rng.normal(size=10**6) if law == "gaussian" else rng.standard_cauchy(size=10**6)
+    )
+    for rule in (
+        rules.clip(0.35),
+        rules.normalised(),
+        rules.formula("g*exp(-norm) + 0.1*tanh(e)"),
+    ):
         drive = tl.SGD("1/d", rule=rule).drive
         found = select(problem, drive)(Q, M, a, 0.1)
         g = np.asarray(
@@ -239,21 +338,37 @@ def test_averages_are_those_of_samples(law: str) -> None:
             ("chi", g[:, :, None] * g[:, None]),
         ):
             error = samples.std(0) / 1000
-            assert (np.abs(samples.mean(0) - getattr(found, name)) < sigmas(30) * error).all(), (rule, name)
+            assert (
+                np.abs(samples.mean(0) - getattr(found, name)) < sigmas(30) * error
+            ).all(), (rule, name)
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("rule", [rules.clip(0.3), rules.normalised()], ids=lambda rule: rule.name)
-def test_noise_in_closed_form_is_that_of_its_nodes(rule: rules.Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "rule", [rules.clip(0.3), rules.normalised()], ids=lambda rule: rule.name
+)
+def test_noise_in_closed_form_is_that_of_its_nodes(
+    rule: rules.Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With flipped labels too, and in batches; twice the noise is something else."""
-    point, problem = (np.array([[0.6]]), np.array([[0.3]]), np.array([1.2])), ERF.replace(flips=0.1)
+    point, problem = (
+        (np.array([[0.6]]), np.array([[0.3]]), np.array([1.2])),
+        ERF.replace(flips=0.1),
+    )
     engine = select(problem, tl.SGD(1 / d, rule=rule).mean_drive).engine
     assert isinstance(engine, FullEngine)
     closed = engine.rule
-    loss = dataclasses.replace(closed.kernel.loss, rule=dataclasses.replace(rule, smoothed=None))  # type: ignore[call-arg]
-    nodes = dataclasses.replace(closed, kernel=dataclasses.replace(closed.kernel, loss=loss))
+    loss = dataclasses.replace(
+        closed.kernel.loss, rule=dataclasses.replace(rule, smoothed=None)
+    )  # type: ignore[call-arg]
+    nodes = dataclasses.replace(
+        closed, kernel=dataclasses.replace(closed.kernel, loss=loss)
+    )
     assert closed.noise_nodes == 1 and nodes.noise_nodes >= 48
-    one, other = (jax.jit(lambda *x: tuple(closed.averages(*x)))(*point, noise) for noise in (0.2, 0.4))
+    one, other = (
+        jax.jit(lambda *x: tuple(closed.averages(*x)))(*point, noise)
+        for noise in (0.2, 0.4)
+    )
     monkeypatch.setattr(all_fields, "BATCH", 2**14)
     two = jax.jit(lambda *x: tuple(nodes.averages(*x)))(*point, 0.2)
     for x, y in zip(one, two, strict=True):
@@ -262,7 +377,9 @@ def test_noise_in_closed_form_is_that_of_its_nodes(rule: rules.Rule, monkeypatch
 
 
 @pytest.mark.usefixtures("x64")
-def test_nodes_of_the_noise_are_not_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_of_the_noise_are_not_held_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     problem, drive = (
         tl.Problem("He2(z1)", "He2", width=2, noise=0.1, noise_law="laplace"),
         tl.SGD(1 / d, rule="clip(0.25)"),
@@ -272,7 +389,13 @@ def test_nodes_of_the_noise_are_not_held_at_once(monkeypatch: pytest.MonkeyPatch
 
     def bytes_of(batch: int) -> float:
         monkeypatch.setattr(all_fields, "BATCH", batch)
-        return jax.jit(lambda *x: tuple(engine(*x))).lower(*point).compile().memory_analysis().temp_size_in_bytes
+        return (
+            jax.jit(lambda *x: tuple(engine(*x)))
+            .lower(*point)
+            .compile()
+            .memory_analysis()
+            .temp_size_in_bytes
+        )
 
     assert bytes_of(all_fields.BATCH) < 3e8 < 1e9 < bytes_of(2**40)
 
@@ -283,28 +406,52 @@ CAUCHY = tl.Problem("erf(z1/1.4142135623730951)", "erf", noise=0.1, noise_law="c
 def test_cut_gradients_have_a_limit_where_labels_have_no_mean() -> None:
     """Under Cauchy noise runs with clipped gradients follow their equation, which is not that of Gaussian noise."""
     algorithm = tl.SGD(0.5 / d, rule=rules.clip(0.3))
-    runs = tl.solve(CAUCHY, algorithm, tl.Chain(1000), START, time=2, save=1, seeds=48).M.values[:, -1, 0, 0]
+    runs = tl.solve(
+        CAUCHY, algorithm, tl.Chain(1000), START, time=2, save=1, seeds=48
+    ).M.values[:, -1, 0, 0]
     gaussian = tl.Problem(CAUCHY.target, "erf", noise=0.1)
     gaps = []
     for problem in (CAUCHY, gaussian):
         limit = tl.solve(problem, algorithm, tl.ODE(), START, time=2, save=1)
-        gaps.append(abs(runs.mean() - limit.M.values[0, -1, 0, 0]) / (runs.std() / np.sqrt(48) + 2 / 1000))
+        gaps.append(
+            abs(runs.mean() - limit.M.values[0, -1, 0, 0])
+            / (runs.std() / np.sqrt(48) + 2 / 1000)
+        )
     assert gaps[0] < sigmas(1) < gaps[1]
 
 
 def test_what_bounds_gradients_is_asked_for_where_labels_have_heavy_tails() -> None:
-    bounded = {"clip(1)", "normalised()", "sign()", "formula('g/(1 + norm)')", "private(0.1, 1)"}
-    for rule in (*sorted(bounded), "polyak()", "lookahead(1/d)", "adagrad_norm(1)", "private(0.1)", None):
-        assert ("ODE" in tl.support(CAUCHY, tl.SGD("1/d", rule=rule))) == (rule in bounded), rule
+    bounded = {
+        "clip(1)",
+        "normalised()",
+        "sign()",
+        "formula('g/(1 + norm)')",
+        "private(0.1, 1)",
+    }
+    for rule in (
+        *sorted(bounded),
+        "polyak()",
+        "lookahead(1/d)",
+        "adagrad_norm(1)",
+        "private(0.1)",
+        None,
+    ):
+        assert ("ODE" in tl.support(CAUCHY, tl.SGD("1/d", rule=rule))) == (
+            rule in bounded
+        ), rule
     both = tl.SGD("1/d", rule="clip(1)", train_second_layer=True)
     assert "no moment of order 1" in tl.support(CAUCHY, both).reasons["ODE"]
-    assert "ODE" in tl.support(tl.Problem("z1", "erf", noise=0.1, noise_law="student(1.5)"), both)
+    assert "ODE" in tl.support(
+        tl.Problem("z1", "erf", noise=0.1, noise_law="student(1.5)"), both
+    )
 
 
 @pytest.mark.usefixtures("x64")
 def test_the_second_layer_feels_no_tails_of_mean_zero() -> None:
     """E[e σ] of a clipped run is that of the plain gradient without noise, exactly."""
-    problem = tl.Problem("sign(z1)", "erf", noise=0.1, noise_law="student(1.5)", flips=0.1)
+    problem = tl.Problem(
+        "sign(z1)", "erf", noise=0.1, noise_law="student(1.5)", flips=0.1
+    )
     point = np.array([[0.8]]), np.array([[0.3]]), np.ones(1)
     found = select(problem, tl.SGD("1/d", rule="clip(0.3)").drive)(*point, 0.1)
     plain = select(tl.Problem("sign(z1)", "erf", flips=0.1), "squared")(*point, 0.0)
@@ -317,12 +464,21 @@ def test_reused_samples_follow_the_limit_of_their_rule() -> None:
     problem = tl.Problem("tanh(z1)", "erf", noise=0.1, noise_law="student(1.5)")
     algorithm = tl.SGD(0.3, batch=2 * d, dataset=2 * d, rule="clip(0.3)")
     theory = tl.solve(problem, algorithm, tl.DMFT(), START, steps=6, save=2)
-    runs = tl.solve(problem, algorithm, tl.Vectors(300), START, steps=6, save=2, seeds=24)
+    runs = tl.solve(
+        problem, algorithm, tl.Vectors(300), START, steps=6, save=2, seeds=24
+    )
     for name in ("M", "Q"):
         values = runs[name].values[:, 1:, 0, 0]
-        error = np.hypot(values.std(0) / np.sqrt(24), theory[f"{name}_error"].values[0, 1:, 0, 0])
-        assert (np.abs(values.mean(0) - theory[name].values[0, 1:, 0, 0]) < sigmas(8) * error + 2 / 300).all()
-    other = tl.solve(problem, algorithm.replace(rule="clip(0.6)"), tl.DMFT(), START, steps=6, save=2)
+        error = np.hypot(
+            values.std(0) / np.sqrt(24), theory[f"{name}_error"].values[0, 1:, 0, 0]
+        )
+        assert (
+            np.abs(values.mean(0) - theory[name].values[0, 1:, 0, 0])
+            < sigmas(8) * error + 2 / 300
+        ).all()
+    other = tl.solve(
+        problem, algorithm.replace(rule="clip(0.6)"), tl.DMFT(), START, steps=6, save=2
+    )
     assert abs(float(other.M[0, -1, 0, 0] - theory.M[0, -1, 0, 0])) > 0.05
     assert np.isinf(theory.train_risk).all() and "train_risk_error" not in theory
 
@@ -332,7 +488,15 @@ def test_rules_that_leave_gradients_alone_change_nothing() -> None:
     plain = tl.SGD(0.5 / d, batch=2)
     for method in (tl.Chain(30), tl.Vectors(30)):
         expected = tl.solve(ERF, plain, method, START, steps=40, save=4, seeds=3)
-        found = tl.solve(ERF, plain.replace(rule=rules.formula("g")), method, START, steps=40, save=4, seeds=3)
+        found = tl.solve(
+            ERF,
+            plain.replace(rule=rules.formula("g")),
+            method,
+            START,
+            steps=40,
+            save=4,
+            seeds=3,
+        )
         np.testing.assert_allclose(found.M, expected.M, rtol=1e-10)
     assert tl.SGD("1/d", rule=None) == tl.SGD("1/d")
 
@@ -344,7 +508,10 @@ def test_own_rules_are_known_by_name() -> None:
 
     plain, half = tl.SGD("1/d"), tl.SGD("2/d", rule="halved()")
     problem = tl.Problem("z1", "linear", noise=0.1)
-    one, two = (tl.solve(problem, x, tl.Chain(30), START, steps=30, save=3, seeds=2) for x in (plain, half))
+    one, two = (
+        tl.solve(problem, x, tl.Chain(30), START, steps=30, save=3, seeds=2)
+        for x in (plain, half)
+    )
     np.testing.assert_allclose(two.M, one.M, rtol=1e-10)
     assert (tl.rerun(two).M.values == two.M.values).all()
 
@@ -353,13 +520,22 @@ def test_label_noise_of_the_algorithm_is_noise_that_no_risk_knows() -> None:
     """Limits are those of a problem with so much more noise, to the last bit; runs have their mean, and their risks not."""
     plain, noisy = tl.SGD(1 / d), tl.SGD(1 / d, rule=rules.label_noise(0.3))
     more = ERF.replace(noise=0.5)
-    one, two = (tl.solve(*x, tl.ODE(), START, time=2, save=2) for x in ((ERF, noisy), (more, plain)))
+    one, two = (
+        tl.solve(*x, tl.ODE(), START, time=2, save=2)
+        for x in ((ERF, noisy), (more, plain))
+    )
     np.testing.assert_array_equal(one.Q, two.Q)
     np.testing.assert_allclose(two.risk - one.risk, 0.15, rtol=1e-12)
-    runs = tl.solve(ERF, noisy, tl.Chain(400), START, time=2, save=1, seeds=64).Q.values[:, -1, 0, 0]
+    runs = tl.solve(
+        ERF, noisy, tl.Chain(400), START, time=2, save=1, seeds=64
+    ).Q.values[:, -1, 0, 0]
     other = tl.solve(ERF, plain, tl.ODE(), START, time=2, save=1)
     room = sigmas(1) * runs.std() / 8 + 3 / 400
-    assert abs(runs.mean() - two.Q.values[0, -1, 0, 0]) < room < abs(runs.mean() - other.Q.values[0, -1, 0, 0])
+    assert (
+        abs(runs.mean() - two.Q.values[0, -1, 0, 0])
+        < room
+        < abs(runs.mean() - other.Q.values[0, -1, 0, 0])
+    )
 
 
 def test_label_noise_is_new_at_every_visit() -> None:
@@ -367,11 +543,23 @@ def test_label_noise_is_new_at_every_visit() -> None:
     reused = tl.SGD(0.5, batch=2 * d, dataset=2 * d, rule=rules.label_noise(0.5))
     theory = tl.solve(ERF, reused, tl.DMFT(), START, steps=6, save=1)
     runs = tl.solve(ERF, reused, tl.Vectors(300), START, steps=6, save=1, seeds=24)
-    kept = tl.solve(ERF.replace(noise=0.7), reused.replace(rule=None), tl.DMFT(), START, steps=6, save=1)
+    kept = tl.solve(
+        ERF.replace(noise=0.7),
+        reused.replace(rule=None),
+        tl.DMFT(),
+        START,
+        steps=6,
+        save=1,
+    )
     for name in ("Q", "train_risk"):
         values = runs[name].values[:, -1].reshape(24)
-        gaps = [abs(values.mean() - float(x[name].values[0, -1].squeeze())) for x in (theory, kept)]
-        assert gaps[0] < sigmas(2) * values.std() / np.sqrt(24) + 3 / 300 < gaps[1], name
+        gaps = [
+            abs(values.mean() - float(x[name].values[0, -1].squeeze()))
+            for x in (theory, kept)
+        ]
+        assert gaps[0] < sigmas(2) * values.std() / np.sqrt(24) + 3 / 300 < gaps[1], (
+            name
+        )
 
 
 def test_rules_that_draw_get_a_key() -> None:
@@ -391,21 +579,35 @@ def test_rules_that_draw_get_a_key() -> None:
         runs = tl.solve(problem, algorithm, method, START, time=1, save=1, seeds=seeds)
         for values, limit in ((runs.M.values, M), (runs.Q.values, Q)):
             last = values[:, -1, 0, 0]
-            assert abs(last.mean() - limit) < sigmas(4) * last.std() / np.sqrt(seeds) + 4 / dim, method.name
+            assert (
+                abs(last.mean() - limit)
+                < sigmas(4) * last.std() / np.sqrt(seeds) + 4 / dim
+            ), method.name
         again = tl.solve(problem, algorithm, method, START, time=1, save=3, seeds=2)
         np.testing.assert_allclose(again.M[:, -1], runs.M[:2, -1], rtol=1e-10)
     assert "draws random numbers" in tl.support(problem, algorithm).reasons["ODE"]
 
 
 def test_two_laws_of_label_noise_are_refused_where_they_matter() -> None:
-    laplace, noisy = tl.Problem("z1", "linear", noise=0.1, noise_law="laplace"), tl.SGD("1/d", rule="label_noise(0.2)")
+    laplace, noisy = (
+        tl.Problem("z1", "linear", noise=0.1, noise_law="laplace"),
+        tl.SGD("1/d", rule="label_noise(0.2)"),
+    )
     assert "ODE" in tl.support(laplace, noisy)
-    assert "over one law" in tl.support(laplace, noisy.replace(loss="huber")).reasons["ODE"]
+    assert (
+        "over one law"
+        in tl.support(laplace, noisy.replace(loss="huber")).reasons["ODE"]
+    )
     assert "over one law" in tl.support(laplace, noisy).reasons["SDE"]
 
 
 def test_texts_say_everything() -> None:
-    for rule in (*PATHS.values(), *(x for x, _ in MEANS.values()), rules.formula("g/(1 + norm)"), rules.private(1, 2)):
+    for rule in (
+        *PATHS.values(),
+        *(x for x, _ in MEANS.values()),
+        rules.formula("g/(1 + norm)"),
+        rules.private(1, 2),
+    ):
         assert rules.Rule.of(str(rule)) == rule
         assert tl.SGD("1/d", rule=rule) == tl.SGD("1/d", rule=str(rule))
 
@@ -418,8 +620,16 @@ REASONS = {
         "DMFT": "every sample is new",
     },
     "sign()": {"Chain": "lie to the axes", "SDE": "single samples"},
-    "adam()": {"Chain": "lie to the axes", "ODE": "every coordinate by its own scale", "Map": "more than the fields"},
-    "adagrad_norm()": {"SDE": "single samples", "GiantSteps": "single samples", "DMFT": "single samples"},
+    "adam()": {
+        "Chain": "lie to the axes",
+        "ODE": "every coordinate by its own scale",
+        "Map": "more than the fields",
+    },
+    "adagrad_norm()": {
+        "SDE": "single samples",
+        "GiantSteps": "single samples",
+        "DMFT": "single samples",
+    },
     "private(0.5)": {"DMFT": "of length √d"},
 }
 
@@ -435,18 +645,39 @@ def test_what_cannot_be_done_is_refused_with_the_reason(rule: str) -> None:
 @pytest.mark.parametrize(
     ("words", "call"),
     [
-        ("unknown rule 'clp' .did you mean 'clip'", lambda: tl.SGD("1/d", rule="clp(1)")),
+        (
+            "unknown rule 'clp' .did you mean 'clip'",
+            lambda: tl.SGD("1/d", rule="clp(1)"),
+        ),
         ("`threshold` must be a positive number, but got -1", lambda: rules.clip(-1)),
-        ("`variance` must be a positive number, but got 0", lambda: rules.label_noise(0)),
+        (
+            "`variance` must be a positive number, but got 0",
+            lambda: rules.label_noise(0),
+        ),
         ("`lr` must be a law such as 1.5/d", lambda: rules.lookahead(0.1)),
         ("`beta2` must be a number in", lambda: rules.adam(beta2=1.0)),
         ("unknown name 'w' in 'g.w'", lambda: rules.formula("g*w")),
-        ("`rule` must be a rule such as", lambda: tl.SGD("1/d", rule="__import__('os').x")),
+        (
+            "`rule` must be a rule such as",
+            lambda: tl.SGD("1/d", rule="__import__('os').x"),
+        ),
         ("`rule` must be a rule such as", lambda: tl.SGD("1/d", rule=3)),
-        ("`batch` must be a number for the rule two_step", lambda: tl.SGD("1/d", batch=d, rule="two_step()")),
-        ("`lr` must be a constant law such as 1/d for the rule polyak", lambda: tl.SGD(0.1, rule="polyak()")),
-        ("missing 1 required positional argument: 'threshold'", lambda: tl.SGD("1/d", rule="clip()")),
-        ("`name` must be an identifier that is no rule", lambda: tl.extend.register_rule("clip")),
+        (
+            "`batch` must be a number for the rule two_step",
+            lambda: tl.SGD("1/d", batch=d, rule="two_step()"),
+        ),
+        (
+            "`lr` must be a constant law such as 1/d for the rule polyak",
+            lambda: tl.SGD(0.1, rule="polyak()"),
+        ),
+        (
+            "missing 1 required positional argument: 'threshold'",
+            lambda: tl.SGD("1/d", rule="clip()"),
+        ),
+        (
+            "`name` must be an identifier that is no rule",
+            lambda: tl.extend.register_rule("clip"),
+        ),
     ],
 )
 def test_bad_input_is_refused_in_a_sentence(words: str, call: Any) -> None:

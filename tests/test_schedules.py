@@ -22,7 +22,13 @@ LINEAR = tl.Problem("z1", "linear", noise=0.1)
 
 
 def numpy_runs(
-    dim: int, seeds: int, lr: Any, batch: Any, steps: int, momentum: float = 0.0, nesterov: bool = False
+    dim: int,
+    seeds: int,
+    lr: Any,
+    batch: Any,
+    steps: int,
+    momentum: float = 0.0,
+    nesterov: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """M and Q of a linear neuron after explicit SGD; lr and batch are functions of (step, samples so far)."""
     rng = np.random.default_rng(5)
@@ -59,13 +65,21 @@ TABLE = {
 @pytest.mark.parametrize("name", TABLE)
 def test_the_limit_has_the_independent_numbers(name: str) -> None:
     algorithm, alpha, expected, time = TABLE[name]
-    result = tl.solve(ERF, algorithm, tl.ODE(), START, alpha=alpha, save=1).isel(time=-1, seed=0)
-    found = [float(result.M.values.item()), float(result.Q.values.item()), float(result.excess_risk)]
+    result = tl.solve(ERF, algorithm, tl.ODE(), START, alpha=alpha, save=1).isel(
+        time=-1, seed=0
+    )
+    found = [
+        float(result.M.values.item()),
+        float(result.Q.values.item()),
+        float(result.excess_risk),
+    ]
     np.testing.assert_allclose(found, expected, atol=6e-6)
     assert abs(float(result.time) - time) < 6e-5
 
 
-def mean_square(lr: Any, batch: Any, steps: int, dim: int, start: float) -> tuple[np.ndarray, np.ndarray]:
+def mean_square(
+    lr: Any, batch: Any, steps: int, dim: int, start: float
+) -> tuple[np.ndarray, np.ndarray]:
     """E |w − w*|² of a linear neuron, to all orders in 1/d and 1/n_b, and the time; lr and batch of (step, time)."""
     C, time = [start], [0.0]
     for n in range(steps):
@@ -76,16 +90,30 @@ def mean_square(lr: Any, batch: Any, steps: int, dim: int, start: float) -> tupl
     return np.array(C), np.array(time)
 
 
-@pytest.mark.parametrize("method", [tl.Chain(100), tl.Vectors(100), tl.SDE(100, dt=0.04)], ids=lambda m: m.name)
-def test_finite_dimensions_have_the_mean_of_explicit_sgd(method: tl.extend.Method) -> None:
+@pytest.mark.parametrize(
+    "method",
+    [tl.Chain(100), tl.Vectors(100), tl.SDE(100, dt=0.04)],
+    ids=lambda m: m.name,
+)
+def test_finite_dimensions_have_the_mean_of_explicit_sgd(
+    method: tl.extend.Method,
+) -> None:
     """Against NumPy, at the same d: a schedule of lr by samples, of the batch by steps, both at once."""
     dim, steps, seeds = 100, 200, 400
-    algorithm = tl.SGD(1 / d * schedules.linear(6, floor=0.1), schedules.piecewise([100], [1, 4], clock="step"))
-    result = tl.solve(LINEAR, algorithm, method, START, steps=steps, save=1, seeds=seeds)
+    algorithm = tl.SGD(
+        1 / d * schedules.linear(6, floor=0.1),
+        schedules.piecewise([100], [1, 4], clock="step"),
+    )
+    result = tl.solve(
+        LINEAR, algorithm, method, START, steps=steps, save=1, seeds=seeds
+    )
     assert result.alpha.values[-1] == 5 and list(result.batch.values) == [1, 4]
     lr = lambda step, samples: 1 / dim * (1 - 0.9 * min(samples / dim / 6, 1))  # noqa: E731
     M, Q = numpy_runs(dim, seeds, lr, lambda step, _: 1 if step < 100 else 4, steps)
-    for ours, theirs in ((result.M.values[:, -1, 0, 0], M), (result.Q.values[:, -1, 0, 0], Q)):
+    for ours, theirs in (
+        (result.M.values[:, -1, 0, 0], M),
+        (result.Q.values[:, -1, 0, 0], Q),
+    ):
         error = np.hypot(ours.std(), theirs.std()) / np.sqrt(seeds)
         room = 0.01 if method.name == "sde" else 0.0  # of order 1/d
         assert abs(ours.mean() - theirs.mean()) < sigmas(6) * error + room
@@ -95,9 +123,12 @@ def test_finite_dimensions_have_the_mean_of_explicit_sgd(method: tl.extend.Metho
 def test_the_exact_mean_follows_a_schedule() -> None:
     """Map is the recursion of the linear neuron, with its clocks, to rounding."""
     algorithm = tl.SGD(
-        0.1 * schedules.cosine(20, floor=0.2, clock="step"), 9 * schedules.piecewise([1.0], [1, 1 / 3], clock="time")
+        0.1 * schedules.cosine(20, floor=0.2, clock="step"),
+        9 * schedules.piecewise([1.0], [1, 1 / 3], clock="time"),
     )
-    result = tl.solve(LINEAR, algorithm, tl.Map(10), tl.Overlaps([[0.9]], [[0.2]]), steps=30, save=30)
+    result = tl.solve(
+        LINEAR, algorithm, tl.Map(10), tl.Overlaps([[0.9]], [[0.2]]), steps=30, save=30
+    )
     lr = lambda n, t: 0.1 * (0.2 + 0.8 * (1 + np.cos(np.pi * min(n / 20, 1))) / 2)  # noqa: E731
     C, time = mean_square(lr, lambda n, t: 9 if t < 1.0 else 3, 30, 10, 0.9 - 0.4 + 1)
     np.testing.assert_allclose(2 * result.excess_risk[0], C, rtol=1e-11)
@@ -134,9 +165,15 @@ def test_clocks_in_closed_form() -> None:
     """p t of cosine, inverse, power and warm-up, continuous and (cosine) step by step."""
     alpha = np.array([0.0, 1.0, 2.5, 4.0])
     cases = {
-        "cosine": (2 * schedules.cosine(4, floor=0.25), 1.25 * alpha + 1.5 * 2 / np.pi * np.sin(np.pi * alpha / 4)),
+        "cosine": (
+            2 * schedules.cosine(4, floor=0.25),
+            1.25 * alpha + 1.5 * 2 / np.pi * np.sin(np.pi * alpha / 4),
+        ),
         "inverse": (2 * schedules.inverse(3), 2 * 3 * np.log1p(alpha / 3)),
-        "power": (2 * schedules.power(0.25, 3), 2 * 3 * ((1 + alpha / 3) ** 0.75 - 1) / 0.75),
+        "power": (
+            2 * schedules.power(0.25, 3),
+            2 * 3 * ((1 + alpha / 3) ** 0.75 - 1) / 0.75,
+        ),
         "warmup": (2 * schedules.warmup(8), 2 * alpha**2 / 16),
         "table": (2 * schedules.table([0, 8], [0, 1]), 2 * alpha**2 / 16),
         "custom": (2 * schedules.custom(lambda x: x / 8), 2 * alpha**2 / 16),
@@ -146,16 +183,24 @@ def test_clocks_in_closed_form() -> None:
         np.testing.assert_allclose(result.time, time, rtol=1e-9, err_msg=name)
         np.testing.assert_allclose(result.alpha, alpha, rtol=1e-12)
     steps = tl.solve(
-        LINEAR, tl.SGD(0.02 * schedules.cosine(50, clock="step", floor=0.1)), tl.Chain(20), START, steps=50
+        LINEAR,
+        tl.SGD(0.02 * schedules.cosine(50, clock="step", floor=0.1)),
+        tl.Chain(20),
+        START,
+        steps=50,
     )
-    assert float(steps.time[-1]) == pytest.approx(0.5 * 50 * 0.022 + 0.5 * 0.018, rel=1e-13)
+    assert float(steps.time[-1]) == pytest.approx(
+        0.5 * 50 * 0.022 + 0.5 * 0.018, rel=1e-13
+    )
 
 
 def test_time_as_the_clock_of_a_schedule() -> None:
     """dt/dτ = 1/(1 + t): t = √(1 + 2τ) − 1; and step by step the recursion."""
     algorithm = tl.SGD(1 / d * schedules.inverse(1, clock="time"))
     result = tl.solve(LINEAR, algorithm, tl.ODE(), START, alpha=[0.5, 3.0, 12.0])
-    np.testing.assert_allclose(result.time, np.sqrt(1 + 2 * result.alpha) - 1, rtol=1e-10)
+    np.testing.assert_allclose(
+        result.time, np.sqrt(1 + 2 * result.alpha) - 1, rtol=1e-10
+    )
     chain = tl.solve(LINEAR, algorithm, tl.Chain(10), START, steps=40, save=40)
     time = 0.0
     for n in range(40):
@@ -167,7 +212,9 @@ ONE = schedules.custom(lambda x: 1.0 + 0 * x)
 
 
 @pytest.mark.parametrize(
-    "method", [tl.Chain(50), tl.Vectors(50), tl.Map(50), tl.Population(), tl.SDE(50)], ids=lambda m: m.name
+    "method",
+    [tl.Chain(50), tl.Vectors(50), tl.Map(50), tl.Population(), tl.SDE(50)],
+    ids=lambda m: m.name,
 )
 def test_constant_schedules_are_none(method: tl.extend.Method) -> None:
     """Bit by bit, with batches, decay, momentum and a trained second layer."""
@@ -176,10 +223,20 @@ def test_constant_schedules_are_none(method: tl.extend.Method) -> None:
     )  # fmt: skip
     start = tl.Overlaps([[0.5]], [[0.1]], dim=50)
     expected = tl.solve(LINEAR, plain, method, start, steps=100, save=5, seeds=3)
-    found = tl.solve(LINEAR, plain.replace(lr=plain.lr * ONE), method, start, steps=100, save=5, seeds=3)
+    found = tl.solve(
+        LINEAR,
+        plain.replace(lr=plain.lr * ONE),
+        method,
+        start,
+        steps=100,
+        save=5,
+        seeds=3,
+    )
     for name in ("M", "Q", "a", "risk", "lr", "sample", "step"):
         assert (found[name].values == expected[name].values).all(), name
-    np.testing.assert_allclose(found.time, expected.time, rtol=1e-12)  # a sum here, a product there
+    np.testing.assert_allclose(
+        found.time, expected.time, rtol=1e-12
+    )  # a sum here, a product there
 
 
 def test_factors_that_never_change_are_numbers() -> None:
@@ -189,12 +246,16 @@ def test_factors_that_never_change_are_numbers() -> None:
         schedules.power(0, 1, clock="time"),
         schedules.table([0, 1], [1, 1]),
     ):
-        assert 0.2 / d * one == 0.2 / d and tl.SGD("1/d", batch=4 * one) == tl.SGD("1/d", batch=4)
+        assert 0.2 / d * one == 0.2 / d and tl.SGD("1/d", batch=4 * one) == tl.SGD(
+            "1/d", batch=4
+        )
     assert 0.2 / d * schedules.piecewise([1], [3, 3]) == 0.2 * 3 / d
     assert (0.2 / d * ONE).schedule is not None
 
 
-@pytest.mark.parametrize("method", [tl.ODE(), tl.MeanField(), tl.Population(flow=True)], ids=lambda m: m.name)
+@pytest.mark.parametrize(
+    "method", [tl.ODE(), tl.MeanField(), tl.Population(flow=True)], ids=lambda m: m.name
+)
 def test_flows_with_constant_schedules(method: tl.extend.Method) -> None:
     """Up to the tolerance of the integrator, which also watches the clocks; a jump in a flow only changes its pace."""
     plain = tl.SGD(0.5 / d)
@@ -204,7 +265,12 @@ def test_flows_with_constant_schedules(method: tl.extend.Method) -> None:
     np.testing.assert_allclose(found.time, expected.time, rtol=1e-12)
     if method.name != "ode":  # without noise, time is all that counts
         jumpy = tl.solve(
-            LINEAR, tl.SGD(0.5 / d * schedules.piecewise([0.5, 1], [1, 3, 0.2])), method, START, time=2, save=4
+            LINEAR,
+            tl.SGD(0.5 / d * schedules.piecewise([0.5, 1], [1, 3, 0.2])),
+            method,
+            START,
+            time=2,
+            save=4,
         )
         np.testing.assert_allclose(jumpy.M, expected.M, rtol=1e-6)
         assert abs(float(jumpy.alpha[-1]) - float(expected.alpha[-1])) > 1
@@ -213,8 +279,12 @@ def test_flows_with_constant_schedules(method: tl.extend.Method) -> None:
 def test_a_jump_is_not_stepped_over() -> None:
     """A burst of a thousandth of the run counts exactly: time gains 9 units, and the overlaps with it."""
     law = 1e-3 / d * schedules.piecewise([1.0, 1.001], [1, 10_000, 1])
-    result = tl.solve(LINEAR, tl.SGD(law, batch=100), tl.ODE(), START, alpha=200, save=2)
-    assert float(result.time[-1]) == pytest.approx((200 + 0.001 * 9999) * 1e-5, rel=1e-9)
+    result = tl.solve(
+        LINEAR, tl.SGD(law, batch=100), tl.ODE(), START, alpha=200, save=2
+    )
+    assert float(result.time[-1]) == pytest.approx(
+        (200 + 0.001 * 9999) * 1e-5, rel=1e-9
+    )
 
 
 def test_only_the_ratio_of_lr_and_batch_matters_in_time() -> None:
@@ -231,10 +301,16 @@ def test_only_the_ratio_of_lr_and_batch_matters_in_time() -> None:
 def test_thresholds_stop_at_the_clocks_of_the_schedule() -> None:
     law = 1 / d * schedules.cosine(8, floor=0.1)
     until = tl.Until("alignment", 0.5)
-    flow = tl.solve(LINEAR, tl.SGD(law), tl.ODE(), START, alpha=8, until=until, save=400)
+    flow = tl.solve(
+        LINEAR, tl.SGD(law), tl.ODE(), START, alpha=8, until=until, save=400
+    )
     at = np.log(1.8)  # M = 1 − 0.9 e^(−t)
-    assert flow.outcome.item() == "reached" and float(flow.stop_time[0]) == pytest.approx(at, rel=1e-6)
-    chain = tl.solve(LINEAR, tl.SGD(law), tl.Chain(3000), START, alpha=8, until=until, seeds=4)
+    assert flow.outcome.item() == "reached" and float(
+        flow.stop_time[0]
+    ) == pytest.approx(at, rel=1e-6)
+    chain = tl.solve(
+        LINEAR, tl.SGD(law), tl.Chain(3000), START, alpha=8, until=until, seeds=4
+    )
     np.testing.assert_allclose(chain.stop_time, at, rtol=0.1)
     assert (chain.stop_step.values % 1 > 0).all()
 
@@ -249,12 +325,26 @@ def test_nesterov_is_explicit_nesterov() -> None:
     }  # fmt: skip
     for method in (tl.Chain(dim), tl.Vectors(dim)):
         for nesterov, theirs in expected.items():
-            result = tl.solve(LINEAR, ball.replace(nesterov=nesterov), method, START, steps=steps, save=1, seeds=seeds)
-            for ours, other in zip((result.M.values[:, -1, 0, 0], result.Q.values[:, -1, 0, 0]), theirs, strict=True):
+            result = tl.solve(
+                LINEAR,
+                ball.replace(nesterov=nesterov),
+                method,
+                START,
+                steps=steps,
+                save=1,
+                seeds=seeds,
+            )
+            for ours, other in zip(
+                (result.M.values[:, -1, 0, 0], result.Q.values[:, -1, 0, 0]),
+                theirs,
+                strict=True,
+            ):
                 error = np.hypot(ours.std(), other.std()) / np.sqrt(seeds)
                 assert abs(ours.mean() - other.mean()) < sigmas(8) * error
     apart = expected[True][1].mean() - expected[False][1].mean()
-    assert abs(apart) > 6 * np.hypot(*(x[1].std() for x in expected.values())) / np.sqrt(seeds)
+    assert abs(apart) > 6 * np.hypot(
+        *(x[1].std() for x in expected.values())
+    ) / np.sqrt(seeds)
 
 
 def test_the_mean_of_a_nesterov_step_and_its_limit() -> None:
@@ -262,7 +352,9 @@ def test_the_mean_of_a_nesterov_step_and_its_limit() -> None:
     problem, lr, beta = tl.Problem("z1", "linear"), 0.2, 0.6
     algorithm = tl.SGD(lr, batch=1000, momentum=beta, nesterov=True)
     runs = [
-        tl.solve(problem, algorithm, m, tl.Overlaps([[0.9]], [[0.2]]), steps=12, save=12)
+        tl.solve(
+            problem, algorithm, m, tl.Overlaps([[0.9]], [[0.2]]), steps=12, save=12
+        )
         for m in (tl.Map(10), tl.Population())
     ]
     m = old = 0.2
@@ -272,7 +364,14 @@ def test_the_mean_of_a_nesterov_step_and_its_limit() -> None:
         ahead = m + beta * (m - old)
         old, m = m, ahead + lr * (1 - ahead)
     limit = [
-        tl.solve(LINEAR, tl.SGD(0.4 / d, momentum=0.6, nesterov=x), tl.ODE(), START, time=2, save=1)
+        tl.solve(
+            LINEAR,
+            tl.SGD(0.4 / d, momentum=0.6, nesterov=x),
+            tl.ODE(),
+            START,
+            time=2,
+            save=1,
+        )
         for x in (True, False)
     ]
     assert (limit[0].M.values == limit[1].M.values).all()
@@ -286,18 +385,33 @@ def test_texts_say_everything() -> None:
         1 / d * schedules.table([0, 1], [0.5, 1]),
     ):
         assert law_of(str(law), "lr") == law
-    result = tl.solve(LINEAR, tl.SGD(COSINE), tl.Chain(20), START, alpha=1, save=3, seeds=2)
+    result = tl.solve(
+        LINEAR, tl.SGD(COSINE), tl.Chain(20), START, alpha=1, save=3, seeds=2
+    )
     assert "cosine" in json.loads(result.attrs["description"])["algorithm"]["lr"]
     assert (tl.rerun(result).M.values == result.M.values).all()
     own = tl.solve(
-        LINEAR, tl.SGD(1 / d * schedules.custom(lambda x: 1 / (1 + x))), tl.Chain(20), START, alpha=1, save=3
+        LINEAR,
+        tl.SGD(1 / d * schedules.custom(lambda x: 1 / (1 + x))),
+        tl.Chain(20),
+        START,
+        alpha=1,
+        save=3,
     )
-    with pytest.raises(tl.InputError, match="Python function, which a file cannot hold"):
+    with pytest.raises(
+        tl.InputError, match="Python function, which a file cannot hold"
+    ):
         tl.rerun(own)
 
 
 def bad(lr: Any = "1/d", batch: Any = 1, method: Any = None, **end: Any) -> None:
-    tl.solve(LINEAR, tl.SGD(lr, batch), method or tl.Chain(100), START, **(end or {"steps": 100}))
+    tl.solve(
+        LINEAR,
+        tl.SGD(lr, batch),
+        method or tl.Chain(100),
+        START,
+        **(end or {"steps": 100}),
+    )
 
 
 @pytest.mark.parametrize(
@@ -334,5 +448,9 @@ def test_bad_input_is_refused_in_a_sentence(words: str, call: Any) -> None:
 
 def test_sweeps_over_schedules_share_their_code() -> None:
     """Numbers of schedules are data: two horizons are one compiled form."""
-    forms = {Clocks(LINEAR, tl.SGD(1 / d * schedules.cosine(h)), 100).form for h in (3, 5)}
-    assert len(forms) == 1 and forms != {Clocks(LINEAR, tl.SGD(1 / d * schedules.linear(3)), 100).form}
+    forms = {
+        Clocks(LINEAR, tl.SGD(1 / d * schedules.cosine(h)), 100).form for h in (3, 5)
+    }
+    assert len(forms) == 1 and forms != {
+        Clocks(LINEAR, tl.SGD(1 / d * schedules.linear(3)), 100).form
+    }

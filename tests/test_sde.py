@@ -28,17 +28,33 @@ def test_numbers_are_data_of_the_compiled_code(monkeypatch: pytest.MonkeyPatch) 
     """Another lr, batch, dimension, decay, noise or step of time is traced by nobody."""
     traced, plain = [], sde.one_step
     monkeypatch.setattr(sde, "one_step", lambda *args: traced.append(1) or plain(*args))
-    problem, start = tl.Problem("0.37*z1**2", "square", noise=0.5), tl.Overlaps([[1.0]], [[0.3]])
+    problem, start = (
+        tl.Problem("0.37*z1**2", "square", noise=0.5),
+        tl.Overlaps([[1.0]], [[0.3]]),
+    )
 
-    def run(noise: float = 0.5, dim: int = 100, dt: float = 0.01, **algorithm: Any) -> None:
+    def run(
+        noise: float = 0.5, dim: int = 100, dt: float = 0.01, **algorithm: Any
+    ) -> None:
         tl.solve(
-            problem.replace(noise=noise), tl.SGD(**({"lr": 0.1 / d} | algorithm)), tl.SDE(dim, dt), start, time=0.1
+            problem.replace(noise=noise),
+            tl.SGD(**({"lr": 0.1 / d} | algorithm)),
+            tl.SDE(dim, dt),
+            start,
+            time=0.1,
         )
 
     run()
     before = len(traced)
     assert before > 0
-    for change in ({"lr": 0.2 / d}, {"batch": 3}, {"dim": 200}, {"dt": 0.02}, {"noise": 0.1}, {"weight_decay": 0.1}):
+    for change in (
+        {"lr": 0.2 / d},
+        {"batch": 3},
+        {"dim": 200},
+        {"dt": 0.02},
+        {"noise": 0.1},
+        {"weight_decay": 0.1},
+    ):
         run(**change)  # type: ignore[arg-type]
     run(lr=0.05 / d, momentum=0.3)
     assert len(traced) == before
@@ -51,17 +67,28 @@ def test_phase_retrieval_has_the_closed_form(m: float, gamma: float) -> None:
     """Var 𝓜, Cov(𝓜, 𝓠), Var 𝓠 and the scalar σ_eff² of the projected algorithm, term by term."""
     D, w, g = PHASE.noise, 1 - m**2, gamma
     S = np.asarray(
-        spread_of(PHASE, tl.SGD(g / d, geometry="projected"))(np.eye(1), np.full((1, 1), m), np.ones(1), D, g)
+        spread_of(PHASE, tl.SGD(g / d, geometry="projected"))(
+            np.eye(1), np.full((1, 1), m), np.ones(1), D, g
+        )
     )
     mm = 48 * w * (1 + 4 * m**2) + 4 * D * (1 + 2 * m**2)
     mq = 480 * m * w + 24 * D * m - g * (2880 * m * w**2 + 144 * D * m * w)
     qq = 320 * w * (4 - m**2) + 48 * D - g * (22272 * w**2 + 1088 * D * w)
-    qq += g**2 * (4608 * w**2 * (27 - 10 * m**2) + 768 * D * w * (10 - 3 * m**2) + 128 * D**2)
+    qq += g**2 * (
+        4608 * w**2 * (27 - 10 * m**2) + 768 * D * w * (10 - 3 * m**2) + 128 * D**2
+    )
     np.testing.assert_allclose(S, [[mm, mq], [mq, qq]], rtol=1e-10, atol=1e-9)
     J = np.asarray(tangent(jnp.eye(1), jnp.full((1, 1), m), False))
-    effective = w**2 * (48 + 80 * m**2 - 2688 * g * m**2 + 1152 * g**2 * m**2 * (27 - 10 * m**2))
-    effective += D * w * (4 - 128 * g * m**2 + 192 * g**2 * m**2 * (10 - 3 * m**2)) + 32 * g**2 * D**2 * m**2
-    np.testing.assert_allclose(J @ S @ J.T, [[effective, 0], [0, 0]], rtol=1e-9, atol=1e-8)
+    effective = w**2 * (
+        48 + 80 * m**2 - 2688 * g * m**2 + 1152 * g**2 * m**2 * (27 - 10 * m**2)
+    )
+    effective += (
+        D * w * (4 - 128 * g * m**2 + 192 * g**2 * m**2 * (10 - 3 * m**2))
+        + 32 * g**2 * D**2 * m**2
+    )
+    np.testing.assert_allclose(
+        J @ S @ J.T, [[effective, 0], [0, 0]], rtol=1e-9, atol=1e-8
+    )
 
 
 @pytest.mark.usefixtures("x64")
@@ -69,7 +96,13 @@ def test_phase_retrieval_has_the_closed_form(m: float, gamma: float) -> None:
 @pytest.mark.parametrize("trained", [False, True])
 def test_closed_form_against_nodes(loss: str, trained: bool) -> None:
     """The generating function against exact quadrature, two neurons, two directions, all parts."""
-    problem = tl.Problem("z1**2 - 0.3*z1*z2 + 0.2", "He2", width=2, noise=0.4, gram=[[1.0, 0.3], [0.3, 0.8]])
+    problem = tl.Problem(
+        "z1**2 - 0.3*z1*z2 + 0.2",
+        "He2",
+        width=2,
+        noise=0.4,
+        gram=[[1.0, 0.3], [0.3, 0.8]],
+    )
     algorithm = tl.SGD(0.1 / d, loss=loss, train_second_layer=trained)
     closed = spread_of(problem, algorithm)
     start = random_overlaps(1, 2, 2, problem.P, size=0.8)
@@ -90,13 +123,17 @@ def test_nodes_against_sampling(activation: str) -> None:
     algorithm = tl.SGD(0.5 / d, train_second_layer=True)
     start = random_overlaps(2, 2, 2)
     rho, n = 0.4, 400_000
-    sigma = np.asarray(spread_of(problem, algorithm)(start.Q, start.M, start.a, problem.noise, rho))
+    sigma = np.asarray(
+        spread_of(problem, algorithm)(start.Q, start.M, start.a, problem.noise, rho)
+    )
     rng = np.random.default_rng(3)
     omega = np.block([[start.Q, start.M], [start.M.T, start.P]])
     u = rng.multivariate_normal(np.zeros(4), omega, size=n, method="eigh")
     push = kernel_of(problem, algorithm).push(
         Sample(
-            jnp.asarray(u[:, :2]), jnp.asarray(u[:, 2:]), Spoilt(1.0, jnp.asarray(np.sqrt(0.3) * rng.normal(size=n)))
+            jnp.asarray(u[:, :2]),
+            jnp.asarray(u[:, 2:]),
+            Spoilt(1.0, jnp.asarray(np.sqrt(0.3) * rng.normal(size=n))),
         ),
         start.a,
     )
@@ -112,7 +149,9 @@ def test_nodes_against_sampling(activation: str) -> None:
     products = centred[:, :, None] * centred[:, None, :]
     error = products.std(0) / np.sqrt(n)
     scale = np.sqrt(np.outer(np.diagonal(sigma), np.diagonal(sigma)))
-    assert (np.abs(products.mean(0) - sigma) < sigmas(sigma.size) * error + 0.03 * scale).all()
+    assert (
+        np.abs(products.mean(0) - sigma) < sigmas(sigma.size) * error + 0.03 * scale
+    ).all()
     assert np.max(error / scale) < 0.03
 
 
@@ -125,7 +164,9 @@ def test_packing_is_undone() -> None:
     np.testing.assert_array_equal(a, start.a)
 
 
-def spread_ratio(one: Any, two: Any, name: str, index: tuple[int, ...]) -> tuple[float, float]:
+def spread_ratio(
+    one: Any, two: Any, name: str, index: tuple[int, ...]
+) -> tuple[float, float]:
     """Ratio of the variances at the end, and its standard error (from fourth moments)."""
     values, relative = [], []
     for result in (one, two):
@@ -152,10 +193,14 @@ def test_spread_over_a_trajectory_is_that_of_the_chain(name: str) -> None:
     start = tl.Overlaps(0.8 * np.eye(p) + 0.2, np.full((p, 1), m))
     seeds = 1024 if p == 1 else 256
     runs = {
-        method.name: tl.solve(problem, algorithm, method, start, time=end, save=1, seeds=seeds)
+        method.name: tl.solve(
+            problem, algorithm, method, start, time=end, save=1, seeds=seeds
+        )
         for method in (tl.Chain(dim), tl.SDE(dim, 0.02))
     }
-    watched = [("M", (0, 0))] + ([("Q", (0, 0))] if algorithm.geometry == "free" else [])
+    watched = [("M", (0, 0))] + (
+        [("Q", (0, 0))] if algorithm.geometry == "free" else []
+    )
     watched += [("a", (0,))] if algorithm.train_second_layer else []
     for variable, index in watched:
         ratio, error = spread_ratio(runs["sde"], runs["chain"], variable, index)
@@ -167,7 +212,9 @@ def test_independent_noise_of_m_and_q_is_wrong(monkeypatch: pytest.MonkeyPatch) 
     """A twin that forgets the covariance of M and Q has several times the variance of the chain."""
     problem, algorithm, m, dim, end = SETTINGS["projected"]
     start = tl.Overlaps([[1.0]], [[m]])
-    chain = tl.solve(problem, algorithm, tl.Chain(dim), start, time=end, save=1, seeds=512)
+    chain = tl.solve(
+        problem, algorithm, tl.Chain(dim), start, time=end, save=1, seeds=512
+    )
 
     def independent(problem: Any, algorithm: Any) -> Any:
         full = spread_of(problem, algorithm)
@@ -180,7 +227,9 @@ def test_independent_noise_of_m_and_q_is_wrong(monkeypatch: pytest.MonkeyPatch) 
         return Diagonal(full.averages, full.trained)
 
     monkeypatch.setattr(sde, "spread_of", independent)
-    wrong = tl.solve(problem, algorithm, tl.SDE(dim, 0.02), start, time=end, save=1, seeds=512)
+    wrong = tl.solve(
+        problem, algorithm, tl.SDE(dim, 0.02), start, time=end, save=1, seeds=512
+    )
     ratio, error = spread_ratio(wrong, chain, "M", (0, 0))
     assert ratio - sigmas() * error > 2
 
@@ -193,15 +242,22 @@ def test_without_noise_it_is_the_ode() -> None:
     theory = tl.solve(problem, algorithm, tl.ODE(), start, time=1, save=1)
     errors = []
     for dt in (0.1, 0.05):
-        runs = tl.solve(problem, algorithm, tl.SDE(10**9, dt), start, time=1, save=1, seeds=4)
-        errors.append(np.abs(runs.Q.values[:, -1].mean(0) - theory.Q.values[0, -1]).max())
+        runs = tl.solve(
+            problem, algorithm, tl.SDE(10**9, dt), start, time=1, save=1, seeds=4
+        )
+        errors.append(
+            np.abs(runs.Q.values[:, -1].mean(0) - theory.Q.values[0, -1]).max()
+        )
     assert errors[1] < 1e-3
     assert 3 < errors[0] / errors[1] < 5  # second order
 
 
 def test_the_boundary_is_safe() -> None:
     """At m = 1, with label noise pushing outwards, overlaps stay those of vectors and norms stay one."""
-    problem, algorithm = tl.Problem("z1**2", "square", width=2, noise=2.0), tl.SGD(0.05 / d, geometry="projected")
+    problem, algorithm = (
+        tl.Problem("z1**2", "square", width=2, noise=2.0),
+        tl.SGD(0.05 / d, geometry="projected"),
+    )
     start = tl.Overlaps(np.ones((2, 2)), np.ones((2, 1)))
     result = tl.solve(problem, algorithm, tl.SDE(50), start, time=2, save=40, seeds=32)
     assert set(result.outcome.values) == {"ok"}
@@ -213,7 +269,10 @@ def test_the_boundary_is_safe() -> None:
 
 
 def test_seeds_and_saving_change_no_number_and_rerun_repeats() -> None:
-    algorithm, start = tl.SGD(0.05 / d, geometry="projected"), tl.Overlaps([[1.0]], [[0.3]])
+    algorithm, start = (
+        tl.SGD(0.05 / d, geometry="projected"),
+        tl.Overlaps([[1.0]], [[0.3]]),
+    )
     method = tl.SDE(500)
     few = tl.solve(PHASE, algorithm, method, start, time=1, save=10, seeds=3)
     many = tl.solve(PHASE, algorithm, method, start, time=1, save=2, seeds=20)
@@ -225,7 +284,13 @@ def test_seeds_and_saving_change_no_number_and_rerun_repeats() -> None:
 
 def test_refusals_and_bad_input() -> None:
     with pytest.raises(tl.errors.Refused, match="GiantSteps"):
-        tl.solve(PHASE, tl.SGD(0.1, batch=d), tl.SDE(100), tl.Overlaps([[1.0]], [[0.3]]), steps=3)
+        tl.solve(
+            PHASE,
+            tl.SGD(0.1, batch=d),
+            tl.SDE(100),
+            tl.Overlaps([[1.0]], [[0.3]]),
+            steps=3,
+        )
     with pytest.raises(tl.InputError, match="`dt`"):
         tl.SDE(100, dt=0.0)
     with pytest.raises(tl.InputError, match="`dim`"):

@@ -22,7 +22,10 @@ def test_fits_to_finitely_many_samples_agree_to_first_order(ridge: float) -> Non
     risks = tl.layers.simulate_second_layer(PROBLEM, FIRST, n, ridge, seeds)
     error = risks.std(ddof=1) / np.sqrt(seeds)
     second_order = 10 * (fit.excess_per_sample / n) ** 2 / fit.risk
-    assert abs(risks.mean() - fit.risk_at(n)) < sigmas(freedom=seeds - 1) * error + second_order
+    assert (
+        abs(risks.mean() - fit.risk_at(n))
+        < sigmas(freedom=seeds - 1) * error + second_order
+    )
     assert abs(risks.mean() - fit.risk) > 20 * error  # the correction is there
     # relative to the risk of the fit it is about p/n
     if ridge == 0:
@@ -33,7 +36,9 @@ def test_the_fit_is_the_best_second_layer() -> None:
     fit = tl.layers.fit_second_layer(PROBLEM, FIRST)
     best = tl.moments(PROBLEM, tl.Overlaps(FIRST.Q, FIRST.M, a=fit.a))
     assert best.risk == pytest.approx(float(fit.risk), abs=1e-9)
-    np.testing.assert_allclose(best.second, 0.0, atol=1e-9)  # the gradient of the second layer vanishes
+    np.testing.assert_allclose(
+        best.second, 0.0, atol=1e-9
+    )  # the gradient of the second layer vanishes
     shrunk = tl.layers.fit_second_layer(PROBLEM, FIRST, 0.5)
     assert (np.abs(shrunk.a) < np.abs(fit.a)).all() and shrunk.risk > fit.risk
     nothing = tl.layers.fit_second_layer(PROBLEM, FIRST, 1e9)
@@ -41,8 +46,12 @@ def test_the_fit_is_the_best_second_layer() -> None:
 
 
 def test_equal_neurons_share_their_weight() -> None:
-    one = tl.layers.fit_second_layer(tl.Problem("z1", "relu"), tl.Overlaps([[1.0]], [[0.5]]))
-    two = tl.layers.fit_second_layer(tl.Problem("z1", "relu", width=2), tl.Overlaps(np.ones((2, 2)), [[0.5], [0.5]]))
+    one = tl.layers.fit_second_layer(
+        tl.Problem("z1", "relu"), tl.Overlaps([[1.0]], [[0.5]])
+    )
+    two = tl.layers.fit_second_layer(
+        tl.Problem("z1", "relu", width=2), tl.Overlaps(np.ones((2, 2)), [[0.5], [0.5]])
+    )
     np.testing.assert_allclose(two.a, one.a.repeat(2), rtol=1e-6)
     assert two.risk == pytest.approx(float(one.risk))
 
@@ -55,7 +64,9 @@ def test_the_second_layer_is_fitted_along_a_run() -> None:
     fitted = tl.layers.layerwise(run, ridge=1e-3)
     assert fitted.risk.shape == (2, 3) and fitted.a.dims == ("seed", "time", "neuron")
     np.testing.assert_array_equal(fitted.step, [0.0, 1.0, 2.0])
-    alone = tl.layers.fit_second_layer(problem, tl.Overlaps(run.Q.values[1, 2], run.M.values[1, 2]), 1e-3)
+    alone = tl.layers.fit_second_layer(
+        problem, tl.Overlaps(run.Q.values[1, 2], run.M.values[1, 2]), 1e-3
+    )
     assert float(fitted.risk[1, 2]) == pytest.approx(float(alone.risk))
     assert (fitted.risk < run.risk).all()
 
@@ -63,10 +74,22 @@ def test_the_second_layer_is_fitted_along_a_run() -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: tl.layers.fit_second_layer(PROBLEM, FIRST, -1.0), "`ridge` must be a finite number ≥ 0"),
-        (lambda: tl.layers.fit_second_layer(PROBLEM, tl.Overlaps([[1.0]], [[0.1]])), "`start` must have 3 neurons"),
-        (lambda: tl.layers.simulate_second_layer(PROBLEM, FIRST, 3), "`samples` must be more than the width 3"),
-        (lambda: tl.layers.simulate_second_layer(PROBLEM, FIRST, 0, 0.1), "`samples` must be a positive integer"),
+        (
+            lambda: tl.layers.fit_second_layer(PROBLEM, FIRST, -1.0),
+            "`ridge` must be a finite number ≥ 0",
+        ),
+        (
+            lambda: tl.layers.fit_second_layer(PROBLEM, tl.Overlaps([[1.0]], [[0.1]])),
+            "`start` must have 3 neurons",
+        ),
+        (
+            lambda: tl.layers.simulate_second_layer(PROBLEM, FIRST, 3),
+            "`samples` must be more than the width 3",
+        ),
+        (
+            lambda: tl.layers.simulate_second_layer(PROBLEM, FIRST, 0, 0.1),
+            "`samples` must be a positive integer",
+        ),
         (lambda: tl.layers.layerwise(3), "`result` must be a Dataset from solve"),
     ],
 )

@@ -19,7 +19,10 @@ def test_results_are_short_in_text(short_results: dict[str, object]) -> None:
     """One line each, with the shapes of arrays and not their numbers."""
     for name, result in short_results.items():
         text = repr(result)
-        assert "array(" not in text and "\n" not in text and len(text) < 400, (name, text)
+        assert "array(" not in text and "\n" not in text and len(text) < 400, (
+            name,
+            text,
+        )
 
 
 @pytest.fixture
@@ -40,16 +43,36 @@ def short_results() -> dict[str, object]:
 def test_results_of_analyses_show_themselves() -> None:
     algorithm = tl.SGD("0.08/d", geometry="projected")
     problem = tl.Problem("z1**2", "square")
-    found = Recovery(np.array([10.0, 20.0, np.inf]), np.array([30.0, np.inf, np.inf]), (0.25, 0.75), 100, 1, 500.0)
+    found = Recovery(
+        np.array([10.0, 20.0, np.inf]),
+        np.array([30.0, np.inf, np.inf]),
+        (0.25, 0.75),
+        100,
+        1,
+        500.0,
+    )
     weak = WeakRecovery(
-        problem, algorithm, 0.5, (100, 200), np.array([[5.0] * 8, [9.0] * 8]), (50, 50), ("exact",) * 2, "d^1"
+        problem,
+        algorithm,
+        0.5,
+        (100, 200),
+        np.array([[5.0] * 8, [9.0] * 8]),
+        (50, 50),
+        ("exact",) * 2,
+        "d^1",
     )
     pages = {
         "escape": (tl.escape_time(problem, algorithm, 1000)._repr_html_(), "corrected"),
         "recovery": (found._repr_html_(), "m ≥ 0.25"),
         "weak": (weak._repr_html_(), "d = 200"),
-        "landscape": (tl.single_index.population_loss(problem)._repr_html_(), "information exponent"),
-        "moments": (tl.moments(problem, tl.Overlaps([[1.0]], [[0.5]]))._repr_html_(), "chi"),
+        "landscape": (
+            tl.single_index.population_loss(problem)._repr_html_(),
+            "information exponent",
+        ),
+        "moments": (
+            tl.moments(problem, tl.Overlaps([[1.0]], [[0.5]]))._repr_html_(),
+            "chi",
+        ),
     }
     for name, (page, word) in pages.items():
         assert word in page, name
@@ -62,12 +85,18 @@ def test_results_of_analyses_show_themselves() -> None:
 @pytest.mark.parametrize(
     ("formula", "shown"),
     [
-        ("z1*z2", "<msub><mi>z</mi><mn>1</mn></msub><mo>&#x2062;</mo><msub><mi>z</mi><mn>2</mn></msub>"),
+        (
+            "z1*z2",
+            "<msub><mi>z</mi><mn>1</mn></msub><mo>&#x2062;</mo><msub><mi>z</mi><mn>2</mn></msub>",
+        ),
         (
             "-(z1 + 2)",
             "<mo>−</mo><mrow><mo>(</mo><msub><mi>z</mi><mn>1</mn></msub><mo>+</mo><mn>2</mn><mo>)</mo></mrow>",
         ),
-        ("abs(z1)", "<mrow><mo>|</mo><msub><mi>z</mi><mn>1</mn></msub><mo>|</mo></mrow>"),
+        (
+            "abs(z1)",
+            "<mrow><mo>|</mo><msub><mi>z</mi><mn>1</mn></msub><mo>|</mo></mrow>",
+        ),
         ("a teacher & more", "<mtext>a teacher &amp; more</mtext>"),
     ],
 )
@@ -77,10 +106,26 @@ def test_formulas_as_mathml(formula: str, shown: str) -> None:
 
 
 def test_every_variable_says_what_it_is() -> None:
-    problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD("0.1/d", geometry="projected")
-    run = tl.solve(problem, algorithm, tl.Chain(50), tl.Overlaps([[1.0]], [[0.5]]), steps=2, save=2, seeds=2)
+    problem, algorithm = (
+        tl.Problem("He2(z1)", "He2"),
+        tl.SGD("0.1/d", geometry="projected"),
+    )
+    run = tl.solve(
+        problem,
+        algorithm,
+        tl.Chain(50),
+        tl.Overlaps([[1.0]], [[0.5]]),
+        steps=2,
+        save=2,
+        seeds=2,
+    )
     for name, variable in run.variables.items():
-        assert variable.attrs["long_name"] == MEANINGS[str(name)] and "units" in variable.attrs, name
+        assert (
+            variable.attrs["long_name"] == MEANINGS[str(name)]
+            and "units" in variable.attrs
+        ), name
     assert run.time.attrs["units"] == "" and run.M.attrs["units"] == "1"
-    limit = tl.solve(problem, algorithm, tl.ODE(), tl.Overlaps([[1.0]], [[0.5]]), time=0.1, save=2)
+    limit = tl.solve(
+        problem, algorithm, tl.ODE(), tl.Overlaps([[1.0]], [[0.5]]), time=0.1, save=2
+    )
     assert limit.step.attrs == {"units": "d**1", "long_name": MEANINGS["step"]}

@@ -38,7 +38,11 @@ def hermite(function: Callable[[np.ndarray], np.ndarray], order: int) -> float:
     """E[f(z) He_n(z)] by summation on a fine grid, which does not mind kinks."""
     z = np.linspace(-12, 12, 240_001)
     he = special.eval_hermitenorm(order, z)
-    return float(integrate.trapezoid(function(z) * he * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi), z))
+    return float(
+        integrate.trapezoid(
+            function(z) * he * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi), z
+        )
+    )
 
 
 # ------------------------------------------------------------------------------------------- context
@@ -54,7 +58,9 @@ def information_exponent() -> None:
         sizes = [abs(hermite(function, n)) for n in range(1, k + 1)]
         assert max([0.0, *sizes[:-1]]) < 1e-9 < 1e-2 < sizes[-1]
         assert tl.analyse(text).information == k
-    assert [tl.single_index.critical_alpha(1000, k) for k in (1, 2, 3)] == pytest.approx([1, np.log(1000), 1000])
+    assert [
+        tl.single_index.critical_alpha(1000, k) for k in (1, 2, 3)
+    ] == pytest.approx([1, np.log(1000), 1000])
 
 
 @proves("000-04")
@@ -65,7 +71,9 @@ def first_order_targets_need_order_d_samples() -> None:
     # the time of the flow stays bounded as the start goes to zero, so steps are of order d
     early, earlier = phi.time(1e-3, 0.5), phi.time(1e-6, 0.5)
     assert earlier - early < 5e-3 and earlier < 2
-    assert not tl.phase_diagram(ell=2).samples(0) > 1.0  # and ℓ = 2 differs by a logarithm
+    assert (
+        not tl.phase_diagram(ell=2).samples(0) > 1.0
+    )  # and ℓ = 2 differs by a logarithm
     assert tl.phase_diagram(ell=2).at(0, 1).growth == "d^1 log d"
 
 
@@ -75,8 +83,12 @@ def first_order_targets_need_order_d_samples() -> None:
 @proves("000-09")
 def ode_of_one_neuron() -> None:
     for m, gamma, noise in ((0.3, 0.05, 0.0), (-0.7, 0.12, 0.5), (0.9, 0.2, 0.1)):
-        motion = tl.rates(phase(1, noise), projected(gamma), tl.Overlaps([[1.0]], [[m]])).total
-        assert motion.M[0, 0] == pytest.approx(m * (4 * (1 - 6 * gamma) * (1 - m**2) - 2 * gamma * noise), abs=1e-12)
+        motion = tl.rates(
+            phase(1, noise), projected(gamma), tl.Overlaps([[1.0]], [[m]])
+        ).total
+        assert motion.M[0, 0] == pytest.approx(
+            m * (4 * (1 - 6 * gamma) * (1 - m**2) - 2 * gamma * noise), abs=1e-12
+        )
 
 
 @proves("000-10")
@@ -102,7 +114,9 @@ def growth(p: int, gamma: float, noise: float) -> float:
 @proves("000-12")
 def annealed_time_of_any_width() -> None:
     p, T, dim = 3, 0.02, 5000
-    expected = np.log((T * (p + 1) * dim + (p + 1) * (1 - T)) / (2 * p)) / growth(p, 0.25, 0.2)
+    expected = np.log((T * (p + 1) * dim + (p + 1) * (1 - T)) / (2 * p)) / growth(
+        p, 0.25, 0.2
+    )
     assert wide(dim).annealed == pytest.approx(expected, rel=1e-12)
 
 
@@ -119,16 +133,22 @@ def quenched_time_of_any_width() -> None:
     mu = dim * (u[..., 0] ** 2).sum(1)
     gram = np.einsum("njd,nld->njl", u, u)
     tau = dim * ((gram**2).sum((1, 2)) - p)
-    values = np.log((T * p * (p + 1) * dim + (2 * mu * p - tau) * (1 - T)) / (2 * mu * p)) / growth(p, 0.25, 0.2)
+    values = np.log(
+        (T * p * (p + 1) * dim + (2 * mu * p - tau) * (1 - T)) / (2 * mu * p)
+    ) / growth(p, 0.25, 0.2)
     starts = tl.Overlaps.random(phase(p), dim, seed=3, size=n)
     mine = dim * (starts.M**2).sum((1, 2)), dim * ((starts.Q**2).sum((1, 2)) - p)
-    own = np.log((T * p * (p + 1) * dim + (2 * mine[0] * p - mine[1]) * (1 - T)) / (2 * mine[0] * p))
+    own = np.log(
+        (T * p * (p + 1) * dim + (2 * mine[0] * p - mine[1]) * (1 - T))
+        / (2 * mine[0] * p)
+    )
     own /= growth(p, 0.25, 0.2)
     spread = np.hypot(values.std(), own.std()) / np.sqrt(n)
     assert abs(values.mean() - own.mean()) < sigmas() * spread
     times = wide(5000)
     assert times.quenched - times.annealed == pytest.approx(
-        (np.log(p / 2) - special.digamma(p / 2)) / growth(p, 0.25, 0.2), abs=sigmas() * times.quenched_error + 2e-3
+        (np.log(p / 2) - special.digamma(p / 2)) / growth(p, 0.25, 0.2),
+        abs=sigmas() * times.quenched_error + 2e-3,
     )
     assert times.ode > times.quenched  # what linearisation leaves out
     # where T d is not large the logarithm has no value for some starts
@@ -142,7 +162,9 @@ def law_of_the_start() -> None:
     within(dim * (starts.M**2).sum((1, 2)), p)
     within(dim * ((starts.Q**2).sum((1, 2)) - p), p * (p - 1))
     u = unit_vectors(np.random.default_rng(0), n, p, dim)
-    assert stats.ks_2samp((starts.M**2).sum((1, 2)), (u[..., 0] ** 2).sum(1)).pvalue > 1e-5
+    assert (
+        stats.ks_2samp((starts.M**2).sum((1, 2)), (u[..., 0] ** 2).sum(1)).pvalue > 1e-5
+    )
 
 
 @proves("000-23")
@@ -154,20 +176,31 @@ def range_of_the_rate() -> None:
         sizes = []
         for share in (0.99, 1.01):
             start = tl.Overlaps(np.eye(p), np.full((p, 1), 1e-5))
-            motion = tl.rates(phase(p, noise), projected(share * high.coefficient), start).total
+            motion = tl.rates(
+                phase(p, noise), projected(share * high.coefficient), start
+            ).total
             sizes.append(float(motion.M[0, 0]))
         assert sizes[0] > 0 > sizes[1]
     assert tl.escape.admissible_lr(phase())[1].coefficient == pytest.approx(1 / 6)
-    assert tl.escape.admissible_lr(phase(1, 1.0))[1].coefficient == pytest.approx(2 / 13)  # not 1/6
+    assert tl.escape.admissible_lr(phase(1, 1.0))[1].coefficient == pytest.approx(
+        2 / 13
+    )  # not 1/6
     # p ≥ 2: escape is possible far beyond γ/p = 1/6, but there the aligned state that it leads to is unstable
     p = 3
     assert tl.escape.admissible_lr(phase(p))[1].coefficient / p > 0.5
-    aligned = tl.Overlaps(np.full((p, p), 1 - 1e-6) + 1e-6 * np.eye(p), np.full((p, 1), 1 - 1e-6))
-    turning = [float(tl.rates(phase(p), projected(x * p), aligned).total.M[0, 0]) for x in (0.16, 0.17)]
+    aligned = tl.Overlaps(
+        np.full((p, p), 1 - 1e-6) + 1e-6 * np.eye(p), np.full((p, 1), 1 - 1e-6)
+    )
+    turning = [
+        float(tl.rates(phase(p), projected(x * p), aligned).total.M[0, 0])
+        for x in (0.16, 0.17)
+    ]
     assert turning[0] > 0 > turning[1]
 
 
-def one(dim: int = 10_000, T: float = 0.1, gamma: float = 0.05, noise: float = 0.3) -> Any:
+def one(
+    dim: int = 10_000, T: float = 0.1, gamma: float = 0.05, noise: float = 0.3
+) -> Any:
     return tl.escape_time(phase(1, noise), projected(gamma), dim, T)
 
 
@@ -184,9 +217,13 @@ def quenched_time_of_one_neuron() -> None:
     c, T = 8 * (1 - 6 * 0.05) - 4 * 0.05 * 0.3, 0.1
 
     def average(dim: int) -> float:
-        x = np.linspace(-9, 9, 400_000)  # μ0 = x²; no point falls on the logarithmic singularity at 0
+        x = np.linspace(
+            -9, 9, 400_000
+        )  # μ0 = x²; no point falls on the logarithmic singularity at 0
         weight = np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
-        return float(integrate.trapezoid(np.log(T * dim / x**2 + 1 - T) * weight, x)) / c
+        return (
+            float(integrate.trapezoid(np.log(T * dim / x**2 + 1 - T) * weight, x)) / c
+        )
 
     gaps = [abs(one(dim).quenched - average(dim)) for dim in (100, 10_000)]
     assert gaps[1] < 2e-4 < 1e-3 < gaps[0] < 0.05
@@ -206,7 +243,9 @@ def quenched_is_later() -> None:
 def steps_grow_as_d_log_d() -> None:
     c = 8 * (1 - 6 * 0.05) - 4 * 0.05 * 0.3
     times = [one(dim) for dim in (10**5, 10**7)]
-    assert times[1].quenched - times[0].quenched == pytest.approx(np.log(100) / c, rel=1e-3)
+    assert times[1].quenched - times[0].quenched == pytest.approx(
+        np.log(100) / c, rel=1e-3
+    )
     assert times[1].steps.quenched / times[0].steps.quenched == pytest.approx(
         100 * times[1].quenched / times[0].quenched
     )
@@ -217,7 +256,10 @@ def optimal_rate_of_one_neuron() -> None:
     for noise in (0.0, 0.5, 2.0):
         best = tl.optimal_lr(phase(1, noise)).coefficient
         assert best == pytest.approx(1 / (12 + noise))
-        steps = [one(10_000, 0.1, share * best, noise).steps.annealed for share in (0.9, 1.0, 1.1)]
+        steps = [
+            one(10_000, 0.1, share * best, noise).steps.annealed
+            for share in (0.9, 1.0, 1.1)
+        ]
         assert np.argmin(steps) == 1
 
 
@@ -225,8 +267,12 @@ def optimal_rate_of_one_neuron() -> None:
 def what_the_optimal_rate_does_not_minimise() -> None:
     best = tl.optimal_lr(phase(1, 0.5)).coefficient
     slower = best / 4
-    assert one(gamma=slower, noise=0.5).annealed < one(gamma=best, noise=0.5).annealed  # the time t is shorter
-    risks = [tl.escape.stationary_risk(phase(1, 0.5), projected(g)) for g in (slower, best)]
+    assert (
+        one(gamma=slower, noise=0.5).annealed < one(gamma=best, noise=0.5).annealed
+    )  # the time t is shorter
+    risks = [
+        tl.escape.stationary_risk(phase(1, 0.5), projected(g)) for g in (slower, best)
+    ]
     assert risks[1] / risks[0] > 4
     # a risk between the two is never reached at the optimal rate: the time to learn is infinite there
     level = 1 - (risks[0] + risks[1]) / 2 / 2
@@ -240,15 +286,21 @@ def wide_networks_need_d_log_d_too() -> None:
     near, far = wide(5000), wide(500_000)
     c = growth(3, 0.25, 0.2)
     assert far.quenched - near.quenched == pytest.approx(np.log(100) / c, rel=0.02)
-    assert far.steps.quenched / near.steps.quenched == pytest.approx(100 * far.quenched / near.quenched)
+    assert far.steps.quenched / near.steps.quenched == pytest.approx(
+        100 * far.quenched / near.quenched
+    )
 
 
 @proves("000-36")
 def no_significant_improvement() -> None:
     """At most a factor of six in the number of steps, whatever the width and the noise."""
     for noise in (0.0, 0.3, 3.0):
-        gains = [tl.escape.escape_gain(phase(p, noise)) for p in (1, 2, 10, 1000, 10**6)]
-        assert np.all(np.diff(gains) > 0) and gains[-1] < (12 + noise) / (2 + noise) <= 6
+        gains = [
+            tl.escape.escape_gain(phase(p, noise)) for p in (1, 2, 10, 1000, 10**6)
+        ]
+        assert (
+            np.all(np.diff(gains) > 0) and gains[-1] < (12 + noise) / (2 + noise) <= 6
+        )
 
 
 # ------------------------------------------------------------------------------------------- the process
@@ -319,8 +371,16 @@ def steps() -> tuple[dict[str, np.ndarray], Any]:
         + 4 * GAMMA**2 / (p**2 * dim) * (error**2 * (x**2).sum(1))[:, None, None]
         * (POINT.a[:, None] * POINT.a) * lam[:, :, None] * lam[:, None],
     }  # fmt: skip
-    explicit = {"M": (new - W) @ star[0] / dim, "Q": new @ new.transpose(0, 2, 1) / dim - W @ W.T / dim}
-    for name, value in explicit.items():  # the formulas as printed, with 𝓔 = y − f, are those of the vectors
+    explicit = {
+        "M": (new - W) @ star[0] / dim,
+        "Q": new @ new.transpose(0, 2, 1) / dim - W @ W.T / dim,
+    }
+    for (
+        name,
+        value,
+    ) in (
+        explicit.items()
+    ):  # the formulas as printed, with 𝓔 = y − f, are those of the vectors
         np.testing.assert_allclose(found[name][few], value, atol=1e-11)
     algorithm = tl.SGD(GAMMA / d, train_second_layer=True)
     start = tl.Overlaps(POINT.Q, POINT.M, a=POINT.a)
@@ -361,7 +421,13 @@ def increments() -> dict[str, np.ndarray]:
         "a": error[:, None] * lam**2,
         "M": 2 * error[:, None] * POINT.a * lam * star[:, None],
         "Q": 2 * error[:, None, None] * (POINT.a[:, None] + POINT.a) * pairs
-        + 4 * GAMMA / p * (error**2)[:, None, None] * POINT.a[:, None] * POINT.a * pairs,
+        + 4
+        * GAMMA
+        / p
+        * (error**2)[:, None, None]
+        * POINT.a[:, None]
+        * POINT.a
+        * pairs,
     }
 
 
@@ -370,7 +436,9 @@ def motion(geometry: str = "free") -> Any:
     start = POINT
     if geometry != "free":
         unit = 1 / np.sqrt(np.diagonal(POINT.Q))
-        start = tl.Overlaps(POINT.Q * unit[:, None] * unit, POINT.M * unit[:, None], a=POINT.a)
+        start = tl.Overlaps(
+            POINT.Q * unit[:, None] * unit, POINT.M * unit[:, None], a=POINT.a
+        )
     algorithm = tl.SGD(GAMMA / d, geometry=geometry, train_second_layer=True)
     return start, tl.rates(PAIR, algorithm, start).total
 
@@ -396,8 +464,12 @@ def ode_of_projected_sgd() -> None:
     plain = tl.rates(PAIR, tl.SGD(GAMMA / d), start).total
     psi, phi = plain.M[:, 0], plain.Q
     own = np.diagonal(phi)
-    np.testing.assert_allclose(turned.M[:, 0], psi - start.M[:, 0] / 2 * own, atol=1e-12)
-    np.testing.assert_allclose(turned.Q, phi - start.Q / 2 * (own[:, None] + own), atol=1e-12)
+    np.testing.assert_allclose(
+        turned.M[:, 0], psi - start.M[:, 0] / 2 * own, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        turned.Q, phi - start.Q / 2 * (own[:, None] + own), atol=1e-12
+    )
 
 
 @proves("000-43")
@@ -414,13 +486,19 @@ def training_the_second_layer() -> None:
     for p in (3, 12):
         start = tl.Overlaps(np.eye(p), np.full((p, 1), 1e-6))
         fixed, trained = (
-            tl.rates(phase(p), tl.SGD(0.1 * p / d, geometry="projected", train_second_layer=x), start).total
+            tl.rates(
+                phase(p),
+                tl.SGD(0.1 * p / d, geometry="projected", train_second_layer=x),
+                start,
+            ).total
             for x in (False, True)
         )
         np.testing.assert_allclose(trained.M, fixed.M, rtol=1e-9)
         found[p] = float(np.abs(trained.a).max())
         assert not fixed.a.any()
-    assert found[12] == pytest.approx(2 / 12, rel=1e-6) and found[3] == pytest.approx(2 / 3, rel=1e-6)
+    assert found[12] == pytest.approx(2 / 12, rel=1e-6) and found[3] == pytest.approx(
+        2 / 3, rel=1e-6
+    )
 
 
 # ------------------------------------------------------------------------------------------- the start
@@ -451,10 +529,14 @@ def overlaps_of_a_random_start() -> None:
 @proves("000-46")
 def start_is_a_fixed_point() -> None:
     p = 3
-    motion = tl.rates(phase(p, 0.3), projected(0.2), tl.Overlaps(np.eye(p), np.zeros((p, 1)))).total
+    motion = tl.rates(
+        phase(p, 0.3), projected(0.2), tl.Overlaps(np.eye(p), np.zeros((p, 1)))
+    ).total
     np.testing.assert_allclose(motion.M, 0.0, atol=1e-13)
     np.testing.assert_allclose(motion.Q, 0.0, atol=1e-13)
-    away = tl.rates(phase(p, 0.3), projected(0.2), tl.Overlaps(np.eye(p), np.full((p, 1), 1e-3))).total
+    away = tl.rates(
+        phase(p, 0.3), projected(0.2), tl.Overlaps(np.eye(p), np.full((p, 1), 1e-3))
+    ).total
     assert (away.M > 1e-3).all()  # and it is unstable
 
 

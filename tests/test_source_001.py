@@ -55,7 +55,9 @@ def teacher() -> None:
     a = np.array([1.5, -0.5, 2.0])
     z = np.random.default_rng(0).normal(size=(50, 3))
     target = tl.Problem(tl.Teacher("erf", 3, a), "erf").target
-    np.testing.assert_allclose(np.asarray(target(jnp.asarray(z))), (a * sigma(z)).sum(1) / 3, atol=1e-6)
+    np.testing.assert_allclose(
+        np.asarray(target(jnp.asarray(z))), (a * sigma(z)).sum(1) / 3, atol=1e-6
+    )
 
 
 @proves("001-06")
@@ -63,7 +65,9 @@ def risk() -> None:
     x = drawn()
     within(x["clean"] ** 2 / 2, here().excess_risk)
     within(x["error"] ** 2 / 2, here().risk)
-    assert here().risk - here().excess_risk == pytest.approx(0.15, rel=1e-12)  # the noise counts once
+    assert here().risk - here().excess_risk == pytest.approx(
+        0.15, rel=1e-12
+    )  # the noise counts once
 
 
 @functools.cache
@@ -77,22 +81,36 @@ def steps() -> tuple[dict[str, np.ndarray], Any]:
     W, star = np.sqrt(dim) * W, np.sqrt(dim) * star
     x = rng.normal(size=(n, dim)) / np.sqrt(dim)
     lam, lam_star = x @ W.T, x @ star.T
-    error = sigma(lam_star).mean(1) + np.sqrt(0.3) * rng.normal(size=n) - sigma(lam).mean(1)
+    error = (
+        sigma(lam_star).mean(1) + np.sqrt(0.3) * rng.normal(size=n) - sigma(lam).mean(1)
+    )
     s = slope(lam)
     square = (x**2).sum(1)
     cross = s[:, :, None] * lam[:, None] + lam[:, :, None] * s[:, None]
     found = {
         "M": GAMMA / (p * dim) * (s * error[:, None])[:, :, None] * lam_star[:, None],
         "Q": GAMMA / (p * dim) * cross * error[:, None, None]
-        + GAMMA**2 / (p**2 * dim) * (square * error**2)[:, None, None] * s[:, :, None] * s[:, None],
+        + GAMMA**2
+        / (p**2 * dim)
+        * (square * error**2)[:, None, None]
+        * s[:, :, None]
+        * s[:, None],
         "printed": GAMMA / (p * dim) * cross
-        + GAMMA**2 / (p**2 * dim) * (square * error)[:, None, None] * s[:, :, None] * s[:, None],
+        + GAMMA**2
+        / (p**2 * dim)
+        * (square * error)[:, None, None]
+        * s[:, :, None]
+        * s[:, None],
     }
     few = slice(0, 1000)
     new = W + GAMMA / p * (s * error[:, None])[few, :, None] * x[few, None, :]
     np.testing.assert_allclose(found["M"][few], (new - W) @ star.T / dim, atol=1e-12)
-    np.testing.assert_allclose(found["Q"][few], new @ new.transpose(0, 2, 1) / dim - W @ W.T / dim, atol=1e-12)
-    return found, tl.solve(PROBLEM, tl.SGD(GAMMA / d), tl.Map(dim), POINT, steps=1, save=1)
+    np.testing.assert_allclose(
+        found["Q"][few], new @ new.transpose(0, 2, 1) / dim - W @ W.T / dim, atol=1e-12
+    )
+    return found, tl.solve(
+        PROBLEM, tl.SGD(GAMMA / d), tl.Map(dim), POINT, steps=1, save=1
+    )
 
 
 @proves("001-13")
@@ -106,13 +124,17 @@ def step_of_q() -> None:
     found, mean = steps()
     change = mean.Q.values[0, 1] - mean.Q.values[0, 0]
     within(found["Q"], change)
-    assert np.abs(found["printed"].mean(0) - change).max() > 0.005  # without 𝓔 and 𝓔² it is something else
+    assert (
+        np.abs(found["printed"].mean(0) - change).max() > 0.005
+    )  # without 𝓔 and 𝓔² it is something else
 
 
 @proves("001-17")
 def drift_of_m() -> None:
     x = drawn()
-    within((x["slope"] * x["error"][:, None])[:, :, None] * x["star"][:, None], here().psi)
+    within(
+        (x["slope"] * x["error"][:, None])[:, :, None] * x["star"][:, None], here().psi
+    )
 
 
 @proves("001-18")
@@ -125,16 +147,30 @@ def gradient_flow_of_q() -> None:
 @proves("001-19")
 def variance_of_q() -> None:
     x = drawn()
-    within((x["error"] ** 2)[:, None, None] * x["slope"][:, :, None] * x["slope"][:, None], here().chi)
+    within(
+        (x["error"] ** 2)[:, None, None] * x["slope"][:, :, None] * x["slope"][:, None],
+        here().chi,
+    )
 
 
 @proves("001-20")
 def deviation_from_the_ode() -> None:
     """The spread of runs is √(γ/(pd)) times a constant: a sixteenth of d or of γ makes it four times smaller."""
-    problem, start = tl.Problem(tl.Teacher("erf", 1), "erf", noise=0.3), tl.Overlaps([[1.0]], [[0.3]])
+    problem, start = (
+        tl.Problem(tl.Teacher("erf", 1), "erf", noise=0.3),
+        tl.Overlaps([[1.0]], [[0.3]]),
+    )
 
     def spread(gamma: float, dim: int) -> float:
-        run = tl.solve(problem, tl.SGD(gamma / d), tl.Chain(dim), start, time=0.5, save=1, seeds=512)
+        run = tl.solve(
+            problem,
+            tl.SGD(gamma / d),
+            tl.Chain(dim),
+            start,
+            time=0.5,
+            save=1,
+            seeds=512,
+        )
         return float(run.M.values[:, -1, 0, 0].std())
 
     base = spread(0.8, 50)
@@ -149,10 +185,14 @@ def variance_falls_as_one_over_p() -> None:
     Q, M, found = np.array([[1.0, 0.2], [0.2, 0.9]]), np.array([[0.3], [0.5]]), []
     for copies in (1, 4):
         problem = tl.Problem("z1**2", "square", width=2 * copies)
-        start = tl.Overlaps(np.kron(np.ones((copies, copies)), Q), np.kron(np.ones((copies, 1)), M))
+        start = tl.Overlaps(
+            np.kron(np.ones((copies, copies)), Q), np.kron(np.ones((copies, 1)), M)
+        )
         found.append(tl.rates(problem, tl.SGD(0.5 / d), start))
     two, eight = found
-    np.testing.assert_allclose(eight.gradient_flow.Q[:2, :2], two.gradient_flow.Q, rtol=1e-12)
+    np.testing.assert_allclose(
+        eight.gradient_flow.Q[:2, :2], two.gradient_flow.Q, rtol=1e-12
+    )
     np.testing.assert_allclose(eight.variance.Q[:2, :2], two.variance.Q / 4, rtol=1e-12)
 
 
@@ -170,7 +210,13 @@ def motion_of_the_orthogonal_overlaps() -> None:
     x, p = drawn(), 2
     rest = x["lam"] - x["star"] @ np.linalg.inv(P) @ POINT.M.T
     one = (x["slope"] * x["error"][:, None])[:, :, None] * rest[:, None]
-    noise = GAMMA / p * (x["error"] ** 2)[:, None, None] * x["slope"][:, :, None] * x["slope"][:, None]
+    noise = (
+        GAMMA
+        / p
+        * (x["error"] ** 2)[:, None, None]
+        * x["slope"][:, :, None]
+        * x["slope"][:, None]
+    )
     total = tl.rates(PROBLEM, tl.SGD(GAMMA / d), POINT).total
     turning = total.M @ np.linalg.inv(P) @ POINT.M.T
     within(one + one.transpose(0, 2, 1) + noise, total.Q - turning - turning.T)
@@ -180,7 +226,9 @@ def motion_of_the_orthogonal_overlaps() -> None:
 def map_to_sufficient_statistics() -> None:
     """H(w) = (W*w/d, ‖w⊥‖²/d): with the division the particle of a Gaussian row has E q = (d − k)/d, not d − k."""
     problem, dim = tl.Problem(tl.Teacher("erf", 2), "erf"), 10
-    cloud = tl.mean_field.Particles.sample(problem, 40_000, law="gaussian", dim=dim, seed=0)
+    cloud = tl.mean_field.Particles.sample(
+        problem, 40_000, law="gaussian", dim=dim, seed=0
+    )
     within(cloud.q, (dim - 2) / dim)
     within(cloud.m, 0.0)
     within(cloud.m[:, :, None] * cloud.m[:, None], np.eye(2) / dim)

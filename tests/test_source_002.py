@@ -35,7 +35,10 @@ def times(k: int, N: float, eta: float = 0.5) -> tuple[float, float]:
 
 @proves("002-01")
 def the_search_takes_most_of_the_data() -> None:
-    share = {k: [a / (a + b) for a, b in (times(k, N) for N in (1e2, 1e6, 1e10))] for k in (1, 2, 3)}
+    share = {
+        k: [a / (a + b) for a, b in (times(k, N) for N in (1e2, 1e6, 1e10))]
+        for k in (1, 2, 3)
+    }
     assert share[1][-1] < 0.5  # the simplest task
     for k in (2, 3):
         assert np.all(np.diff(share[k]) > 0)
@@ -55,7 +58,9 @@ def below() -> Any:
     """Two samples for each dimension, k = 3, where α_c = N."""
     algorithm = tl.SGD(0.3 * d**-1.5, loss="correlation", geometry="spherical")
     start = tl.Overlaps([[1.0]], [[400**-0.5]])
-    return tl.solve(matched(3), algorithm, tl.Chain(400), start, steps=800, save=8, seeds=64)
+    return tl.solve(
+        matched(3), algorithm, tl.Chain(400), start, steps=800, save=8, seeds=64
+    )
 
 
 @proves("002-09")
@@ -78,16 +83,30 @@ def information_exponent() -> None:
         orders = [abs(float(phi.derivative(0.0, n))) for n in range(1, k + 1)]
         assert max([0.0, *orders[:-1]]) < 1e-9 and float(phi.derivative(0.0, k)) < -0.1
         # φ by its definition, from pairs of correlated normals: first derivative at m = 0.4
-        size = [float((function(z) * he * weight).sum()) for he in (z, z**2 - 1, z**3 - 3 * z)]
+        size = [
+            float((function(z) * he * weight).sum())
+            for he in (z, z**2 - 1, z**3 - 3 * z)
+        ]
         if k == 3:
-            assert float(phi.derivative(0.4, 1)) == pytest.approx(-(size[2] ** 2) / 6 * 3 * 0.4**2, rel=1e-6)
-    assert float(landscape(2).phi(0.0)) > 0.5  # φ(0) itself does not vanish, l ≥ 1 is meant
+            assert float(phi.derivative(0.4, 1)) == pytest.approx(
+                -(size[2] ** 2) / 6 * 3 * 0.4**2, rel=1e-6
+            )
+    assert (
+        float(landscape(2).phi(0.0)) > 0.5
+    )  # φ(0) itself does not vanish, l ≥ 1 is meant
 
 
 @functools.cache
 def above() -> Any:
     """K = 1 with thirty times α_c N samples."""
-    return tl.recovery(matched(1), tl.SGD(0.1 / d, geometry="spherical"), 64, 0.3, samples=64 * 60, seeds=64)
+    return tl.recovery(
+        matched(1),
+        tl.SGD(0.1 / d, geometry="spherical"),
+        64,
+        0.3,
+        samples=64 * 60,
+        seeds=64,
+    )
 
 
 @proves("002-13")
@@ -118,7 +137,9 @@ def optimal_up_to_logarithms() -> None:
     for N in (100, 10_000):
         enough = {1: 1.0, 2: np.log(N) ** 2, 3: N * np.log(N) ** 2}
         for k, alpha in enough.items():
-            assert alpha / tl.single_index.critical_alpha(N, k) <= np.log(N) ** 2 * (1 + 1e-12)
+            assert alpha / tl.single_index.critical_alpha(N, k) <= np.log(N) ** 2 * (
+                1 + 1e-12
+            )
 
 
 @proves("002-19")
@@ -126,7 +147,9 @@ def descent_over_search() -> None:
     """With one step size the ratio falls as N^(−(k−2)/2): for k = 3 as N^(−1/2), not as 1/α_c = 1/N."""
     for k, power in ((3, -0.5), (4, -1.0)):
         ratio = [b / a for a, b in (times(k, N) for N in (1e6, 1e10))]
-        assert np.log(ratio[1] / ratio[0]) / np.log(1e4) == pytest.approx(power, abs=0.01)
+        assert np.log(ratio[1] / ratio[0]) / np.log(1e4) == pytest.approx(
+            power, abs=0.01
+        )
     two = [b / a * np.log(N) for N in (1e8, 1e16) for a, b in (times(2, N),)]
     assert two[1] == pytest.approx(two[0], rel=0.1)  # 1/log N for k = 2, as printed
 
@@ -134,7 +157,10 @@ def descent_over_search() -> None:
 @proves("002-22")
 def time_of_k_one() -> None:
     search = [times(1, N)[0] for N in (1e6, 1e12)]
-    assert search[1] == pytest.approx(np.arctanh(0.5), rel=1e-5) and search[1] - search[0] < 1.1e-3
+    assert (
+        search[1] == pytest.approx(np.arctanh(0.5), rel=1e-5)
+        and search[1] - search[0] < 1.1e-3
+    )
 
 
 @proves("002-23")
@@ -150,10 +176,14 @@ def time_of_k_three() -> None:
     """The flow takes N^((k−2)/2)/(C (k−2)); steps must be of size N^(−(k−2)/2), so that samples are N^(k−1)."""
     for k in (3, 4):
         search = [times(k, N)[0] for N in (1e8, 1e10)]
-        assert search[1] == pytest.approx(1e10 ** ((k - 2) / 2) / (k * (k - 2)), rel=1e-3)
+        assert search[1] == pytest.approx(
+            1e10 ** ((k - 2) / 2) / (k * (k - 2)), rel=1e-3
+        )
         phi = tl.single_index.population_loss(matched(k), "correlation")
         steps = [N / phi.largest_step(int(N)) * times(k, N)[0] for N in (1e8, 1e10)]
-        assert np.log(steps[1] / steps[0]) / np.log(100) == pytest.approx(k - 1, abs=0.01)
+        assert np.log(steps[1] / steps[0]) / np.log(100) == pytest.approx(
+            k - 1, abs=0.01
+        )
 
 
 # ------------------------------------------------------------------------------------------- rectifiers
@@ -166,7 +196,10 @@ def gradient(W: np.ndarray, v: np.ndarray) -> np.ndarray:
         for u, sign in [*((x, 1.0) for x in W), (v, -1.0)]:
             cosine = w @ u / (np.linalg.norm(w) * np.linalg.norm(u))
             angle = np.arccos(np.clip(cosine, -1, 1))
-            push = np.linalg.norm(u) * np.sin(angle) * w / np.linalg.norm(w) + (np.pi - angle) * u
+            push = (
+                np.linalg.norm(u) * np.sin(angle) * w / np.linalg.norm(w)
+                + (np.pi - angle) * u
+            )
             out[i] += sign * push / (2 * np.pi)
     return out
 
@@ -174,7 +207,9 @@ def gradient(W: np.ndarray, v: np.ndarray) -> np.ndarray:
 def one_step(l1: float, l2: float, lr: float) -> tuple[float, float]:
     W = np.array([[l1, l2], [l1, -l2]])
     new = W - lr * gradient(W, np.array([1.0, 0.0]))
-    np.testing.assert_allclose(new[0] * [1, -1], new[1], atol=1e-15)  # the symmetry holds
+    np.testing.assert_allclose(
+        new[0] * [1, -1], new[1], atol=1e-15
+    )  # the symmetry holds
     return new[0, 0] - 0.5, new[0, 1]
 
 
@@ -182,7 +217,9 @@ def one_step(l1: float, l2: float, lr: float) -> tuple[float, float]:
 def at_least_cubic() -> None:
     theta = np.geomspace(1e-6, np.pi, 200)
     ratio = tl.relu.cubic_bound(1.0, theta) / theta**3
-    assert ratio.min() == pytest.approx(1 / (4 * np.pi**3), rel=1e-9)  # attained at π, where 1/30π fails
+    assert ratio.min() == pytest.approx(
+        1 / (4 * np.pi**3), rel=1e-9
+    )  # attained at π, where 1/30π fails
     assert ratio[0] == pytest.approx(1 / (6 * np.pi), rel=1e-6)
     assert 1 / (4 * np.pi**3) < 1 / (30 * np.pi) < 1 / (6 * np.pi)
     # along the pair near the minimum the loss is cubic in the angle, with a larger constant
@@ -209,14 +246,17 @@ def optimising_a_cube() -> None:
     """θ' = −θ²: θ falls as 1/t and θ³ as t^−3; so do the pair's angle and loss."""
     run = late()
     assert np.log(run.loss[2] / run.loss[1]) / np.log(2) == pytest.approx(-3, abs=2e-3)
-    assert np.log(run.orthogonal[2] / run.orthogonal[1]) / np.log(2) == pytest.approx(-1, abs=2e-3)
+    assert np.log(run.orthogonal[2] / run.orthogonal[1]) / np.log(2) == pytest.approx(
+        -1, abs=2e-3
+    )
 
 
 @proves("002-36")
 def convex_but_not_strongly() -> None:
     h = 1e-3
     curvature = [
-        float(np.diff(tl.relu.cubic_bound(1.0, np.array([x - h, x, x + h])), 2)[0]) / h**2
+        float(np.diff(tl.relu.cubic_bound(1.0, np.array([x - h, x, x + h])), 2)[0])
+        / h**2
         for x in (0.01, 0.1, 0.5, 1.0)
     ]
     assert np.all(np.array(curvature) > 0) and curvature[0] < 0.03 * curvature[-1]
@@ -225,7 +265,11 @@ def convex_but_not_strongly() -> None:
 @proves("002-37")
 def no_quadratic_bound() -> None:
     run = late()
-    assert run.loss[2] / run.orthogonal[2] ** 2 < 0.51 * run.loss[1] / run.orthogonal[1] ** 2 < 1e-4
+    assert (
+        run.loss[2] / run.orthogonal[2] ** 2
+        < 0.51 * run.loss[1] / run.orthogonal[1] ** 2
+        < 1e-4
+    )
 
 
 @proves("002-42")
@@ -235,7 +279,9 @@ def recursion_of_lambda1() -> None:
     excess, _ = one_step(l1, l2, lr)
     pair = tl.relu.symmetric_pair(l1, l2, lr, steps=1)
     assert pair.excess[1] == pytest.approx(excess, rel=1e-12)
-    right = (l1 - 0.5) * (1 - lr * (1 - theta / np.pi + np.sin(2 * theta) / (2 * np.pi)))
+    right = (l1 - 0.5) * (
+        1 - lr * (1 - theta / np.pi + np.sin(2 * theta) / (2 * np.pi))
+    )
     printed = (l1 - 0.5) * (1 - lr * (1 - theta / np.pi + np.sin(2 * theta) / l1))
     assert right == pytest.approx(excess, rel=1e-12) and abs(printed - excess) > 0.05
 
@@ -245,9 +291,13 @@ def recursion_of_lambda2() -> None:
     l1, l2, lr = 0.31, 0.42, 0.2
     theta = np.arctan2(l2, l1)
     _, orthogonal = one_step(l1, l2, lr)
-    printed = l2 * (1 - lr / (2 * np.pi) * (2 * theta + (l1 - 0.5) / l1 * np.sin(2 * theta)))
+    printed = l2 * (
+        1 - lr / (2 * np.pi) * (2 * theta + (l1 - 0.5) / l1 * np.sin(2 * theta))
+    )
     assert printed == pytest.approx(orthogonal, rel=1e-12)
-    assert tl.relu.symmetric_pair(l1, l2, lr, steps=1).orthogonal[1] == pytest.approx(orthogonal, rel=1e-12)
+    assert tl.relu.symmetric_pair(l1, l2, lr, steps=1).orthogonal[1] == pytest.approx(
+        orthogonal, rel=1e-12
+    )
 
 
 @proves("002-44")

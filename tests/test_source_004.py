@@ -48,26 +48,53 @@ def after_two_steps(rng: np.random.Generator, dim: int, fresh: bool) -> float:
 def staircases_are_the_class_of_fresh_batches_only() -> None:
     """h3(z1) is no staircase: two steps on fresh batches do not see z1, two on the same batch do."""
     rng = np.random.default_rng(0)
-    problem, start = tl.Problem("h3(z1)", "tanh(z + 0.7)"), tl.Overlaps([[1.0]], [[0.0]])
+    problem, start = (
+        tl.Problem("h3(z1)", "tanh(z + 0.7)"),
+        tl.Overlaps([[1.0]], [[0.0]]),
+    )
     fresh = tl.SGD(1.5, batch=3 * d)
-    blind = tl.solve(problem, fresh, tl.GiantSteps(), start, steps=2, save=2).M.values[0, 2, 0, 0]
+    blind = tl.solve(problem, fresh, tl.GiantSteps(), start, steps=2, save=2).M.values[
+        0, 2, 0, 0
+    ]
     assert abs(blind) < 1e-9
     within(np.array([after_two_steps(rng, 200, True) for _ in range(200)]), 0.0)
-    seen = tl.solve(problem, fresh.replace(dataset=3 * d), tl.DMFT(log2_points=12), start, steps=2, save=2)
-    slack = 4 * float(seen.M_error.values[0, 2, 0, 0]) + 0.1 / 200  # and a little for d = 200
-    within(np.array([after_two_steps(rng, 200, False) for _ in range(600)]), seen.M.values[0, 2, 0, 0], slack)
+    seen = tl.solve(
+        problem,
+        fresh.replace(dataset=3 * d),
+        tl.DMFT(log2_points=12),
+        start,
+        steps=2,
+        save=2,
+    )
+    slack = (
+        4 * float(seen.M_error.values[0, 2, 0, 0]) + 0.1 / 200
+    )  # and a little for d = 200
+    within(
+        np.array([after_two_steps(rng, 200, False) for _ in range(600)]),
+        seen.M.values[0, 2, 0, 0],
+        slack,
+    )
     target = tl.analyse("h3(z1)")
-    assert list(target.staircase()) == [None] and list(target.staircase(reuse=True)) == [2]
+    assert list(target.staircase()) == [None] and list(
+        target.staircase(reuse=True)
+    ) == [2]
 
 
 @proves("004-10")
 def network() -> None:
     z = np.random.default_rng(2).normal(size=(200_000, 2))
     start = tl.Overlaps(np.eye(2), np.zeros((2, 1)), a=A)
-    problem = tl.Problem("0*z1", "square", width=2, second_layer=A)  # a label of zero leaves s itself
-    assert tl.moments(problem, start).risk == pytest.approx(float(np.mean((z**2 @ A / 2) ** 2) / 2), rel=0.02)
+    problem = tl.Problem(
+        "0*z1", "square", width=2, second_layer=A
+    )  # a label of zero leaves s itself
+    assert tl.moments(problem, start).risk == pytest.approx(
+        float(np.mean((z**2 @ A / 2) ** 2) / 2), rel=0.02
+    )
     for word, values in (("signs", {-1.0, 1.0}), ("ones", {1.0})):
-        assert set(tl.Problem("z1", "relu", width=64, second_layer=word).a().tolist()) == values
+        assert (
+            set(tl.Problem("z1", "relu", width=64, second_layer=word).a().tolist())
+            == values
+        )
     drawn = tl.Problem("z1", "relu", width=20_000, second_layer="gaussian").a()
     within(drawn, 0.0)
     within(drawn**2, 1.0)
@@ -91,23 +118,32 @@ def steps() -> tuple[dict[str, np.ndarray], Any]:
     rng, n, p = np.random.default_rng(4), 200_000, 2
     z = rng.normal(size=(n, BATCH, DIM))
     lam, lam_star = z @ W.T, z @ star.T
-    error = label(lam_star) + np.sqrt(0.2) * rng.normal(size=(n, BATCH)) - lam**2 @ A / p
+    error = (
+        label(lam_star) + np.sqrt(0.2) * rng.normal(size=(n, BATCH)) - lam**2 @ A / p
+    )
     push = A * 2 * lam * error[..., None]  # a_j σ'(λ_j^ν) 𝓔^ν
     once = GAMMA / (p * BATCH)
-    pairs = np.einsum("nvj,nwl,nvi,nwi->njl", push, push, z, z, optimize=True)  # all ν and ν'
+    pairs = np.einsum(
+        "nvj,nwl,nvi,nwi->njl", push, push, z, z, optimize=True
+    )  # all ν and ν'
     linear = np.einsum("nvj,nvl->njl", push, lam)
     found = {
         "M": once * np.einsum("nvj,nvr->njr", push, lam_star),
         "Q": once * (linear + linear.transpose(0, 2, 1)) + once**2 * pairs,
         "same": once * (linear + linear.transpose(0, 2, 1))
-        + once**2 * np.einsum("nvj,nvl,nv->njl", push, push, (z**2).sum(-1), optimize=True),
+        + once**2
+        * np.einsum("nvj,nvl,nv->njl", push, push, (z**2).sum(-1), optimize=True),
     }
     few = slice(0, 500)
     new = W + once * np.einsum("nvj,nvi->nji", push[few], z[few])
     np.testing.assert_allclose(found["M"][few], (new - W) @ star.T, atol=1e-9)
-    np.testing.assert_allclose(found["Q"][few], new @ new.transpose(0, 2, 1) - W @ W.T, atol=1e-9)
+    np.testing.assert_allclose(
+        found["Q"][few], new @ new.transpose(0, 2, 1) - W @ W.T, atol=1e-9
+    )
     start = tl.Overlaps(POINT.Q, POINT.M, a=A)
-    return found, tl.solve(PROBLEM, tl.SGD(GAMMA, batch=BATCH), tl.Map(DIM), start, steps=1, save=1)
+    return found, tl.solve(
+        PROBLEM, tl.SGD(GAMMA, batch=BATCH), tl.Map(DIM), start, steps=1, save=1
+    )
 
 
 @proves("004-17")
@@ -133,18 +169,30 @@ def step_of_q() -> None:
 @proves("004-19")
 def two_algorithms() -> None:
     online, giant = tl.SGD(lr=0.3 / d), tl.SGD(lr=0.3, batch=d)
-    assert "ODE" in tl.support(PROBLEM, online) and "GiantSteps" not in tl.support(PROBLEM, online)
-    assert "GiantSteps" in tl.support(PROBLEM, giant) and "ODE" not in tl.support(PROBLEM, giant)
+    assert "ODE" in tl.support(PROBLEM, online) and "GiantSteps" not in tl.support(
+        PROBLEM, online
+    )
+    assert "GiantSteps" in tl.support(PROBLEM, giant) and "ODE" not in tl.support(
+        PROBLEM, giant
+    )
     # the first has no term of pairs in the limit, the second has, and χ with 1/α
     here = tl.moments(PROBLEM, POINT)
     omega = np.block([[POINT.Q, POINT.M], [POINT.M.T, np.eye(2)]])
     v = np.concatenate([here.phi, here.psi], axis=1)
     start = tl.Overlaps(POINT.Q, POINT.M, a=A)
-    step = tl.solve(PROBLEM, giant.replace(batch=2 * d), tl.GiantSteps(), start, steps=1, save=1)
-    expected = 0.15 * (here.phi + here.phi.T) + 0.15**2 * (here.chi / 2 + v @ np.linalg.inv(omega) @ v.T)
-    np.testing.assert_allclose(step.Q.values[0, 1] - step.Q.values[0, 0], expected, rtol=1e-9)
+    step = tl.solve(
+        PROBLEM, giant.replace(batch=2 * d), tl.GiantSteps(), start, steps=1, save=1
+    )
+    expected = 0.15 * (here.phi + here.phi.T) + 0.15**2 * (
+        here.chi / 2 + v @ np.linalg.inv(omega) @ v.T
+    )
+    np.testing.assert_allclose(
+        step.Q.values[0, 1] - step.Q.values[0, 0], expected, rtol=1e-9
+    )
     small = tl.rates(PROBLEM, online, POINT)
-    np.testing.assert_allclose(small.total.Q, here.phi + here.phi.T + 0.3 / 2 * here.chi, rtol=1e-12)
+    np.testing.assert_allclose(
+        small.total.Q, here.phi + here.phi.T + 0.3 / 2 * here.chi, rtol=1e-12
+    )
 
 
 @proves("004-20")
@@ -155,12 +203,25 @@ def called_spherical_but_projected() -> None:
     giant = tl.SGD(lr=0.6, batch=2 * d)
 
     def after(geometry: str) -> Any:
-        return tl.solve(PROBLEM, giant.replace(geometry=geometry), tl.GiantSteps(), start, steps=1, save=1)
+        return tl.solve(
+            PROBLEM,
+            giant.replace(geometry=geometry),
+            tl.GiantSteps(),
+            start,
+            steps=1,
+            save=1,
+        )
 
-    free, divided, tangent = (after(word) for word in ("free", "projected", "spherical"))
+    free, divided, tangent = (
+        after(word) for word in ("free", "projected", "spherical")
+    )
     norm = np.sqrt(np.diagonal(free.Q.values[0, 1]))
-    np.testing.assert_allclose(divided.M.values[0, 1], free.M.values[0, 1] / norm[:, None], rtol=1e-12)
-    np.testing.assert_allclose(divided.Q.values[0, 1], free.Q.values[0, 1] / norm[:, None] / norm, rtol=1e-12)
+    np.testing.assert_allclose(
+        divided.M.values[0, 1], free.M.values[0, 1] / norm[:, None], rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        divided.Q.values[0, 1], free.Q.values[0, 1] / norm[:, None] / norm, rtol=1e-12
+    )
     assert np.abs(tangent.M.values[0, 1] - divided.M.values[0, 1]).max() > 0.01
 
 

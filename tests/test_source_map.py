@@ -39,14 +39,24 @@ def named(statement: dict[str, Any]) -> list[str]:
 @functools.cache
 def functions_of(file: str) -> set[str]:
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+    return {
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
 
 
 def sections(page: Path) -> dict[str, str]:
     """Third-level headings and what stands under each."""
-    parts = re.split(r"^(#{2,3}) (.+)\n", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    parts = re.split(
+        r"^(#{2,3}) (.+)\n", page.read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
     return {
-        title: text for level, title, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True) if len(level) == 3
+        title: text
+        for level, title, text in zip(
+            parts[1::3], parts[2::3], parts[3::3], strict=True
+        )
+        if len(level) == 3
     }
 
 
@@ -63,7 +73,10 @@ def test_the_table_is_well_formed(source: str) -> None:
         assert re.fullmatch(r"\d+(-\d+)?(, \d+(-\d+)?)*", row["lines"]), row["id"]
         assert row["title"] and row["place"]
         assert ("call" in row) >= (row["kind"] == "computable"), row["id"]
-    assert sum(row["kind"] == "computable" for row in TABLE[source]) >= len(TABLE[source]) / 2
+    assert (
+        sum(row["kind"] == "computable" for row in TABLE[source])
+        >= len(TABLE[source]) / 2
+    )
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -137,7 +150,9 @@ def test_the_index_collects_counts_and_errata() -> None:
     for source, rows in TABLE.items():
         computable = sum(row["kind"] == "computable" for row in rows)
         assert re.search(
-            rf"^\| \[{source}\]\({source}\.md\) \|.*\| {len(rows)} \| {computable} \|$", text, re.MULTILINE
+            rf"^\| \[{source}\]\({source}\.md\) \|.*\| {len(rows)} \| {computable} \|$",
+            text,
+            re.MULTILINE,
         )
     wrong, slips = text.split("## Slips of print")
     for key, row in STATEMENTS.items():
@@ -155,14 +170,22 @@ def test_anchors_papers_figures_and_set_ups_exist(page: Path) -> None:
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     for file, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", prose):
         target = page if not file else page.parent / file
-        headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+        headings = re.findall(
+            r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE
+        )
         assert anchor in {slug(heading) for heading in headings}, (page.name, anchor)
     for row in re.findall(r"^\|.*`twolayer gallery run.*$", prose, re.MULTILINE):
-        command, zoo = re.fullmatch(r"\|[^|]*\| `twolayer gallery run ([\w-]+)` \|([^|]*)\|", row).groups()  # type: ignore[union-attr]
+        command, zoo = re.fullmatch(
+            r"\|[^|]*\| `twolayer gallery run ([\w-]+)` \|([^|]*)\|", row
+        ).groups()  # type: ignore[union-attr]
         assert command in tl.gallery.figures()
         last = ""
         for name in re.findall(r"`([\w-]+)`", zoo):
-            stems = [last[:cut] for cut in range(len(last)) if last[cut] == "-"] if name.startswith("-") else [""]
+            stems = (
+                [last[:cut] for cut in range(len(last)) if last[cut] == "-"]
+                if name.startswith("-")
+                else [""]
+            )
             (last,) = (stem + name for stem in stems if stem + name in tl.zoo())
     for key in re.findall(r"`([a-z]+\d{4}[a-z]*)`", prose):
         assert key in PAPERS, key

@@ -10,13 +10,19 @@ from twolayer.numerics.errors import InputError
 from twolayer.numerics.statistics import median, median_power_law, power_law, wilson
 
 
-@pytest.mark.parametrize(("successes", "trials"), [(0, 10), (3, 10), (10, 10), (250, 1000)])
-def test_wilson_ends_are_where_the_normal_test_just_rejects(successes: int, trials: int) -> None:
+@pytest.mark.parametrize(
+    ("successes", "trials"), [(0, 10), (3, 10), (10, 10), (250, 1000)]
+)
+def test_wilson_ends_are_where_the_normal_test_just_rejects(
+    successes: int, trials: int
+) -> None:
     fraction, low, high = wilson(successes, trials, level=0.9)
     z = stats.norm.ppf(0.95)
     for end in (low, high):
         if 0 < end < 1:
-            assert abs(fraction - end) == pytest.approx(z * np.sqrt(end * (1 - end) / trials), rel=1e-9)
+            assert abs(fraction - end) == pytest.approx(
+                z * np.sqrt(end * (1 - end) / trials), rel=1e-9
+            )
     assert 0 <= low <= fraction <= high <= 1
 
 
@@ -43,9 +49,14 @@ def test_power_law_with_errors_is_unbiased_with_the_stated_error() -> None:
     relative = np.linspace(0.02, 0.1, 7)
     draws = (3 * x**1.5 * np.exp(relative * rng.normal(size=7)) for _ in range(2000))
     fits = [power_law(x, y, y * relative) for y in draws]
-    slopes, errors = np.array([f.slope for f in fits]), np.array([f.error for f in fits])
+    slopes, errors = (
+        np.array([f.slope for f in fits]),
+        np.array([f.error for f in fits]),
+    )
     assert slopes.mean() == pytest.approx(1.5, abs=4 * slopes.std() / np.sqrt(2000))
-    assert slopes.std() == pytest.approx(errors.mean(), rel=0.07)  # 4 standard errors of a standard deviation
+    assert slopes.std() == pytest.approx(
+        errors.mean(), rel=0.07
+    )  # 4 standard errors of a standard deviation
 
 
 def test_power_law_from_scatter_covers_as_often_as_promised() -> None:
@@ -75,7 +86,10 @@ def test_exponent_of_medians_with_censored_runs(share: float) -> None:
 def test_censored_resamples_open_the_interval() -> None:
     """12 of 32 runs censored: the median is infinite in 10 % of the resamples, at either end of x."""
     runs = np.where(np.arange(32) < 20, np.linspace(1.0, 2.0, 32), np.inf)
-    late, early = median_power_law([10, 100], [np.linspace(1, 2, 32), runs]), median_power_law([10, 100], [runs, runs])
+    late, early = (
+        median_power_law([10, 100], [np.linspace(1, 2, 32), runs]),
+        median_power_law([10, 100], [runs, runs]),
+    )
     assert late.high == np.inf and np.isfinite(late.low) and 0 < late.error < 1
     assert early.low == -np.inf and early.high == np.inf and 0 < early.error < 1
 

@@ -20,8 +20,19 @@ OLD = Path(__file__).parent / "data" / "result-0.1.nc"
 
 @pytest.fixture(scope="module")
 def run() -> xr.Dataset:
-    problem, start = tl.Problem("He2(z1)", "He2", noise=0.1), tl.Overlaps([[1.0]], [[0.5]])
-    return tl.solve(problem, tl.SGD("0.1/d", geometry="projected"), tl.Chain(50), start, steps=8, save=4, seeds=2)
+    problem, start = (
+        tl.Problem("He2(z1)", "He2", noise=0.1),
+        tl.Overlaps([[1.0]], [[0.5]]),
+    )
+    return tl.solve(
+        problem,
+        tl.SGD("0.1/d", geometry="projected"),
+        tl.Chain(50),
+        start,
+        steps=8,
+        save=4,
+        seeds=2,
+    )
 
 
 def test_a_file_of_0_1_is_still_read() -> None:
@@ -39,7 +50,10 @@ def test_a_file_of_0_1_is_still_read() -> None:
 @pytest.mark.parametrize(
     ("attrs", "message"),
     [
-        ({"schema": "twolayer/2"}, "has the format twolayer/2, but this version reads twolayer/1: update twolayer"),
+        (
+            {"schema": "twolayer/2"},
+            "has the format twolayer/2, but this version reads twolayer/1: update twolayer",
+        ),
         ({"schema": "other/1"}, "has no such description"),
         ({"schema": 3}, "has no such description"),
         ({"description": "{"}, "damaged or foreign"),
@@ -48,7 +62,9 @@ def test_a_file_of_0_1_is_still_read() -> None:
         ({"papers": "{}"}, "damaged or foreign: TypeError 'papers'"),
     ],
 )
-def test_other_versions_and_foreign_files(attrs: dict[str, Any], message: str, run: xr.Dataset, tmp_path: Path) -> None:
+def test_other_versions_and_foreign_files(
+    attrs: dict[str, Any], message: str, run: xr.Dataset, tmp_path: Path
+) -> None:
     run.assign_attrs(attrs).to_netcdf(tmp_path / "x.nc", engine="h5netcdf")
     with pytest.raises(tl.InputError, match=message):
         tl.load(tmp_path / "x.nc")
@@ -83,7 +99,9 @@ def test_a_hostile_description_is_not_run(change: Any, run: xr.Dataset) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_sizes_are_checked_before_memory_is_taken(run: xr.Dataset, tmp_path: Path) -> None:
+def test_sizes_are_checked_before_memory_is_taken(
+    run: xr.Dataset, tmp_path: Path
+) -> None:
     path = tmp_path / "x.nc"
     tl.save(run, path)
     with h5py.File(path, "a") as file:
@@ -104,12 +122,16 @@ def test_links_that_lead_out_of_a_file(run: xr.Dataset, tmp_path: Path) -> None:
             tl.load(path)
     tl.save(run, path)
     with h5py.File(path, "a") as file:
-        file.create_dataset("outside", (3,), "f8", external=[(str(tmp_path / "raw"), 0, 24)])
+        file.create_dataset(
+            "outside", (3,), "f8", external=[(str(tmp_path / "raw"), 0, 24)]
+        )
     with pytest.raises(tl.InputError, match="stored elsewhere"):
         tl.load(path)
 
 
-def test_cut_files_end_in_a_sentence(run: xr.Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cut_files_end_in_a_sentence(
+    run: xr.Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tl.save(run, tmp_path / "x.nc")
     whole = path.read_bytes()
     for size in (0, 8, 100, len(whole) // 2, len(whole) - 1):
@@ -130,9 +152,21 @@ def test_variables_that_are_not_there_or_of_another_kind(run: xr.Dataset) -> Non
 
 
 def test_stores_say_their_format_and_stay_inside(tmp_path: Path) -> None:
-    problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD("0.1/d", geometry="projected")
+    problem, algorithm = (
+        tl.Problem("He2(z1)", "He2"),
+        tl.SGD("0.1/d", geometry="projected"),
+    )
     path = tmp_path / "x.zarr"
-    tl.sweep(problem, algorithm, tl.Chain(20), {"method.dim": [20, 40]}, steps=4, seeds=2, store=path, progress=False)
+    tl.sweep(
+        problem,
+        algorithm,
+        tl.Chain(20),
+        {"method.dim": [20, 40]},
+        steps=4,
+        seeds=2,
+        store=path,
+        progress=False,
+    )
     good = (path / "zarr.json").read_text()
     assert json.loads(good)["attributes"]["twolayer"]["format"] == "twolayer-sweep/2"
 
@@ -144,7 +178,10 @@ def test_stores_say_their_format_and_stay_inside(tmp_path: Path) -> None:
             tl.load(path)
 
     refused(lambda x: x.update(format="twolayer-sweep/3"), "update twolayer")
-    refused(lambda x: x["variables"].update({"../../stray": x["variables"]["risk"]}), "the name")
+    refused(
+        lambda x: x["variables"].update({"../../stray": x["variables"]["risk"]}),
+        "the name",
+    )
     refused(lambda x: x["variables"]["risk"].update(dtype="O"), "the kind of an array")
     refused(lambda x: x.update(seeds=10**15), "more than half of the")
     refused(lambda x: x.pop("axes"), "damaged or foreign")

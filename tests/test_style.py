@@ -18,7 +18,9 @@ from twolayer import plot
 from twolayer.plot.entries import curves_of
 from twolayer.plot.titles import algorithm_line, problem_line
 
-house: Any = importlib.import_module("twolayer.plot.style")  # the name in the package is that of its function
+house: Any = importlib.import_module(
+    "twolayer.plot.style"
+)  # the name in the package is that of its function
 
 APART = 15.0
 VISION = {
@@ -47,7 +49,11 @@ def lab(colour: str, vision: str) -> np.ndarray:
     c = np.array(to_rgb(colour))
     linear = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
     seen = np.clip(np.asarray(VISION[vision]) @ linear, 0, 1)
-    to_xyz = [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+    to_xyz = [
+        [0.4124564, 0.3575761, 0.1804375],
+        [0.2126729, 0.7151522, 0.0721750],
+        [0.0193339, 0.1191920, 0.9503041],
+    ]
     x = np.asarray(to_xyz) @ seen / [0.95047, 1.0, 1.08883]
     f = np.where(x > 216 / 24389, np.cbrt(x), (24389 / 27 * x + 16) / 116)
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
@@ -59,7 +65,10 @@ def difference(one: np.ndarray, two: np.ndarray) -> float:
     mean = (np.hypot(a1, b1) + np.hypot(a2, b2)) / 2
     stretch = 1.5 - 0.5 * np.sqrt(mean**7 / (mean**7 + 25**7))
     C1, C2 = np.hypot(stretch * a1, b1), np.hypot(stretch * a2, b2)
-    h1, h2 = np.arctan2(b1, stretch * a1) % (2 * np.pi), np.arctan2(b2, stretch * a2) % (2 * np.pi)
+    h1, h2 = (
+        np.arctan2(b1, stretch * a1) % (2 * np.pi),
+        np.arctan2(b2, stretch * a2) % (2 * np.pi),
+    )
     turn = (h2 - h1 + np.pi) % (2 * np.pi) - np.pi if C1 * C2 else 0.0
     hue = h1 + turn / 2 if C1 * C2 else h1 + h2
     dL, dC, dH = L2 - L1, C2 - C1, 2 * np.sqrt(C1 * C2) * np.sin(turn / 2)
@@ -71,10 +80,22 @@ def difference(one: np.ndarray, two: np.ndarray) -> float:
         + 0.32 * np.cos(3 * hue + np.radians(6))
         - 0.2 * np.cos(4 * hue - np.radians(63))
     )
-    SL, SC, SH = 1 + 0.015 * (L - 50) ** 2 / np.sqrt(20 + (L - 50) ** 2), 1 + 0.045 * C, 1 + 0.015 * C * T
+    SL, SC, SH = (
+        1 + 0.015 * (L - 50) ** 2 / np.sqrt(20 + (L - 50) ** 2),
+        1 + 0.045 * C,
+        1 + 0.015 * C * T,
+    )
     degrees = np.degrees(hue) % 360
-    bend = -np.sin(np.radians(60) * np.exp(-(((degrees - 275) / 25) ** 2))) * 2 * np.sqrt(C**7 / (C**7 + 25**7))
-    return float(np.sqrt((dL / SL) ** 2 + (dC / SC) ** 2 + (dH / SH) ** 2 + bend * dC / SC * dH / SH))
+    bend = (
+        -np.sin(np.radians(60) * np.exp(-(((degrees - 275) / 25) ** 2)))
+        * 2
+        * np.sqrt(C**7 / (C**7 + 25**7))
+    )
+    return float(
+        np.sqrt(
+            (dL / SL) ** 2 + (dC / SC) ** 2 + (dH / SH) ** 2 + bend * dC / SC * dH / SH
+        )
+    )
 
 
 def closest(colours: list[str]) -> tuple[float, str]:
@@ -95,7 +116,9 @@ def test_the_difference_of_colours_is_that_of_the_published_pairs() -> None:
         ((60.2574, -34.0099, 36.2677), (60.4626, -34.1751, 39.4387), 1.2644),
     ]
     for one, two, expected in pairs:
-        assert difference(np.array(one), np.array(two)) == pytest.approx(expected, abs=5e-5)
+        assert difference(np.array(one), np.array(two)) == pytest.approx(
+            expected, abs=5e-5
+        )
 
 
 @pytest.mark.parametrize("name", ["house", "dark"])
@@ -107,7 +130,10 @@ def test_colours_are_told_apart_by_colour_blind_readers(name: str) -> None:
             least, pair = closest(colours)
             assert least >= APART, pair
         # chain, SDE and theory, and the three algorithms, have colours of their own
-        for words in (("theory", "chain", "sde", "vectors"), ("SGD", "correlation", "spherical")):
+        for words in (
+            ("theory", "chain", "sde", "vectors"),
+            ("SGD", "correlation", "spherical"),
+        ):
             assert len({house.COLOURS[word] for word in words}) == len(words)
 
 
@@ -116,30 +142,56 @@ def test_the_test_of_colours_can_fail() -> None:
 
 
 def test_a_title_never_wraps_and_stays_inside() -> None:
-    for width, text in itertools.product((3.0, 8.0), ("target z1", "target " + " + ".join(["He3(z1)*z2"] * 20))):
+    for width, text in itertools.product(
+        (3.0, 8.0), ("target z1", "target " + " + ".join(["He3(z1)*z2"] * 20))
+    ):
         figure = Figure(figsize=(width, 2.5))
         house.house_title(figure, text, "$m_1$, " * 30)
         title = figure._suptitle  # type: ignore[attr-defined]
         assert title.get_text().count("\n") == 1
         box = title.get_window_extent()
         assert 0 <= box.x0 < box.x1 <= figure.bbox.width
-        figure.savefig(Path("/dev/null"), format="png")  # mathematics that was cut would not be drawn
+        figure.savefig(
+            Path("/dev/null"), format="png"
+        )  # mathematics that was cut would not be drawn
 
 
-def test_titles_name_the_data_set_the_second_layer_and_the_weights_of_the_teacher() -> None:
-    told = tl.Problem(tl.Teacher("erf", 2, [1.0, -2.0]), "erf", width=3, second_layer="signs", noise=0.25)
+def test_titles_name_the_data_set_the_second_layer_and_the_weights_of_the_teacher() -> (
+    None
+):
+    told = tl.Problem(
+        tl.Teacher("erf", 2, [1.0, -2.0]),
+        "erf",
+        width=3,
+        second_layer="signs",
+        noise=0.25,
+    )
     from twolayer.running.dataset import describe_problem
 
     line = problem_line(describe_problem(told))
-    for word in ("teacher erf, k = 2, a* = (1, −2)", "student erf, p = 3, a = ±1", "Δ = 0.25"):
+    for word in (
+        "teacher erf, k = 2, a* = (1, −2)",
+        "student erf, p = 3, a = ±1",
+        "Δ = 0.25",
+    ):
         assert word in line
     reused = tl.SGD(lr="0.2", batch="3*d", dataset="3*d", momentum=0.5).describe()
-    assert algorithm_line(reused) == "lr = 0.2, batch 3*d of the same 3*d samples, momentum 0.5"
-    fresh = tl.SGD(lr=tl.d**-1 / 12, loss="correlation", geometry="spherical").describe()
-    assert algorithm_line(fresh) == "lr = 0.08333/d, batch 1, fresh samples, spherical, correlation loss"
+    assert (
+        algorithm_line(reused)
+        == "lr = 0.2, batch 3*d of the same 3*d samples, momentum 0.5"
+    )
+    fresh = tl.SGD(
+        lr=tl.d**-1 / 12, loss="correlation", geometry="spherical"
+    ).describe()
+    assert (
+        algorithm_line(fresh)
+        == "lr = 0.08333/d, batch 1, fresh samples, spherical, correlation loss"
+    )
 
 
-def test_styles_end_with_their_block_and_change_sizes_inks_and_formats(tmp_path: Path) -> None:
+def test_styles_end_with_their_block_and_change_sizes_inks_and_formats(
+    tmp_path: Path,
+) -> None:
     analysis = tl.analyse("z1 + z1*z2")
     normal = plot.analysis(analysis)
     with plot.style("paper"):
@@ -162,13 +214,17 @@ def test_styles_end_with_their_block_and_change_sizes_inks_and_formats(tmp_path:
 
 
 def test_zeros_are_gaps_on_logarithmic_axes() -> None:
-    np.testing.assert_array_equal(house.positive([2.0, 0.0, -1.0, 3.0]), [2.0, np.nan, np.nan, 3.0])
+    np.testing.assert_array_equal(
+        house.positive([2.0, 0.0, -1.0, 3.0]), [2.0, np.nan, np.nan, 3.0]
+    )
 
 
 @pytest.mark.parametrize("entries", ["R", "M13", "Q", [], "M1", ["M", ""], "a1"])
 def test_entries_that_are_not_there_are_refused(entries: str | list[str]) -> None:
     import xarray as xr
 
-    M = xr.DataArray(np.zeros((1, 3, 2, 2)), dims=("seed", "time", "neuron", "direction"))
+    M = xr.DataArray(
+        np.zeros((1, 3, 2, 2)), dims=("seed", "time", "neuron", "direction")
+    )
     with pytest.raises(tl.InputError, match="Argument `entries`"):
         curves_of(xr.Dataset({"M": M}), entries)

@@ -31,13 +31,22 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(HERE))
 
 
-def test_processes_give_the_same_bits(reference: Any, tmp_path: Path, importable: None) -> None:
-    assert same(tl.sweep(**task(), executor="processes:2", store=tmp_path / "s.zarr", memory=2000), reference)
+def test_processes_give_the_same_bits(
+    reference: Any, tmp_path: Path, importable: None
+) -> None:
+    assert same(
+        tl.sweep(
+            **task(), executor="processes:2", store=tmp_path / "s.zarr", memory=2000
+        ),
+        reference,
+    )
 
 
 def test_a_unit_that_kills_its_worker_is_found(importable: None) -> None:
     arguments = task(method=tl.Map(80), over={"method.dim": [80, 160]}, seeds=1)
-    with pytest.warns(tl.errors.SweepWarning, match="method.dim = 160: The worker died"):
+    with pytest.warns(
+        tl.errors.SweepWarning, match="method.dim = 160: The worker died"
+    ):
         result = tl.sweep(**arguments, reduce=kills_its_worker, executor="processes:1")
     assert result.runs.values.tolist() == [1, 0]
 
@@ -48,17 +57,43 @@ class Cluster:
     def __init__(self, folder: Path, workers: int) -> None:
         self.file = folder / "scheduler.json"
         environment = {**os.environ, "PYTHONPATH": str(HERE)}
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment}
+        quiet = {
+            "stdout": subprocess.DEVNULL,
+            "stderr": subprocess.DEVNULL,
+            "env": environment,
+        }
         module = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
-        options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(self.file)]
+        options = [
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--no-dashboard",
+            "--scheduler-file",
+            str(self.file),
+        ]
         self.processes = [subprocess.Popen([*module, *options], **quiet)]  # type: ignore[call-overload]
         for _ in range(600):
             if self.file.exists() and self.file.stat().st_size:
                 break
             time.sleep(0.1)
-        self.address = json.loads(self.file.read_text())["address"].replace("tcp://", "dask://")
-        module = [sys.executable, "-m", "distributed.cli.dask_worker", self.address.replace("dask://", "tcp://")]
-        options = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(folder)]
+        self.address = json.loads(self.file.read_text())["address"].replace(
+            "tcp://", "dask://"
+        )
+        module = [
+            sys.executable,
+            "-m",
+            "distributed.cli.dask_worker",
+            self.address.replace("dask://", "tcp://"),
+        ]
+        options = [
+            "--nthreads",
+            "1",
+            "--no-nanny",
+            "--no-dashboard",
+            "--local-directory",
+            str(folder),
+        ]
         for _ in range(workers):
             self.processes.append(subprocess.Popen([*module, *options], **quiet))  # type: ignore[call-overload]
 
@@ -75,26 +110,41 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     found.close()
 
 
-def test_dask_loses_nothing_with_a_worker(cluster: Cluster, reference: Any, tmp_path: Path) -> None:
+def test_dask_loses_nothing_with_a_worker(
+    cluster: Cluster, reference: Any, tmp_path: Path
+) -> None:
     class Killer(Counts):
         def update(self, progress: Any) -> None:
             if cluster.processes[1].poll() is None:
                 os.kill(cluster.processes[1].pid, signal.SIGKILL)
 
     killer = Killer()
-    result = tl.sweep(**task(), executor=cluster.address, store=tmp_path / "s.zarr", memory=1, progress=killer)
+    result = tl.sweep(
+        **task(),
+        executor=cluster.address,
+        store=tmp_path / "s.zarr",
+        memory=1,
+        progress=killer,
+    )
     assert cluster.processes[1].wait() == -signal.SIGKILL
     assert len(set(killer.units)) == len(killer.units) == 18 and killer.errors == []
     assert same(result, reference)
     # an object with submit, and a reduction of the user's
     from distributed import Client
 
-    with Client(cluster.address.replace("dask://", "tcp://"), set_as_default=False) as client:
+    with Client(
+        cluster.address.replace("dask://", "tcp://"), set_as_default=False
+    ) as client:
         small = task(over={"method.dim": [80]}, seeds=2)
-        assert same(tl.sweep(**small, executor=client, reduce=spread), tl.sweep(**small, reduce=spread))
+        assert same(
+            tl.sweep(**small, executor=client, reduce=spread),
+            tl.sweep(**small, reduce=spread),
+        )
 
 
-def test_a_scheduler_that_goes_away(cluster: Cluster, reference: Any, tmp_path: Path) -> None:
+def test_a_scheduler_that_goes_away(
+    cluster: Cluster, reference: Any, tmp_path: Path
+) -> None:
     """The sweep ends in a sentence; what was finished is in the store, and is not computed again."""
 
     class Killer(Counts):
@@ -103,7 +153,11 @@ def test_a_scheduler_that_goes_away(cluster: Cluster, reference: Any, tmp_path: 
 
     path, killer, rest = tmp_path / "s.zarr", Killer(), Counts()
     with pytest.raises(tl.errors.RunFailed, match="scheduler went away"):
-        tl.sweep(**task(), executor=cluster.address, store=path, memory=1, progress=killer)
+        tl.sweep(
+            **task(), executor=cluster.address, store=path, memory=1, progress=killer
+        )
     assert 0 < len(killer.units) < 18
     assert same(tl.sweep(**task(), store=path, progress=rest), reference)
-    assert len(rest.units) == 18 - len(killer.units) and not {*rest.units} & {*killer.units}
+    assert len(rest.units) == 18 - len(killer.units) and not {*rest.units} & {
+        *killer.units
+    }

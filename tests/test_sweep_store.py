@@ -40,7 +40,12 @@ def child(path: Path) -> subprocess.Popen[str]:
 def journal(path: Path) -> Counter[tuple[str, int]]:
     """How often each unit is entered as done."""
     files = list((path / "journal").glob("[0-9]*.json"))
-    units = [unit for f in files for unit in json.loads(f.read_text())["units"] if "error" not in unit]
+    units = [
+        unit
+        for f in files
+        for unit in json.loads(f.read_text())["units"]
+        if "error" not in unit
+    ]
     return Counter((unit["key"], unit["low"]) for unit in units)
 
 
@@ -67,7 +72,9 @@ def test_kill_and_resume(tmp_path: Path, reference: Any) -> None:
 def test_two_processes_share_a_store(tmp_path: Path, reference: Any) -> None:
     path = tmp_path / "s.zarr"
     both = [child(path), child(path)]
-    events = [[json.loads(line) for line in p.communicate()[0].splitlines()] for p in both]
+    events = [
+        [json.loads(line) for line in p.communicate()[0].splitlines()] for p in both
+    ]
     assert [p.returncode for p in both] == [0, 0]
     cells = [e["cell"] for stream in events for e in stream if e["event"] == "cell"]
     assert len(cells) == 18 and len(set(cells)) == 18
@@ -87,17 +94,25 @@ def test_damage_is_noticed_and_mended(tmp_path: Path, reference: Any) -> None:
     spoilt.write_bytes(b"\xff" * len(spoilt.read_bytes()))
     gone = subprocess.Popen(["true"])
     gone.wait()
-    left = path / "risk" / f".c.0.0.0-{mark().replace(str(os.getpid()), str(gone.pid))}-0.0"
+    left = (
+        path
+        / "risk"
+        / f".c.0.0.0-{mark().replace(str(os.getpid()), str(gone.pid))}-0.0"
+    )
     for stray in (left, path / "risk" / "zarr.0.partial"):  # ours and Zarr's
         stray.write_bytes(b"left by a killed process")
     counts = Counts()
     result = tl.sweep(**task(), store=path, progress=counts)
-    assert len(counts.units) == 3  # the bytes changed in M belong to seeds that were never asked for
+    assert (
+        len(counts.units) == 3
+    )  # the bytes changed in M belong to seeds that were never asked for
     assert same(result, reference) and same(tl.sweeps.load_sweep(path), reference)
     assert not left.exists() and not list(path.rglob("*.partial"))
 
 
-def test_full_disk_stops_cleanly(tmp_path: Path, reference: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_stops_cleanly(
+    tmp_path: Path, reference: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, replace, calls = tmp_path / "s.zarr", os.replace, 0
 
     def full(a: Any, b: Any) -> None:
@@ -138,7 +153,9 @@ def test_another_sweep_or_no_sweep_is_refused(tmp_path: Path) -> None:
     foreign = tmp_path / "other.zarr"
     xr.Dataset({"x": ("y", np.arange(3.0))}).to_zarr(foreign, consolidated=False)
     for wrong in (foreign, tmp_path):
-        with pytest.raises(InputError, match=r"must be a sweep of twolayer|must end in .zarr"):
+        with pytest.raises(
+            InputError, match=r"must be a sweep of twolayer|must end in .zarr"
+        ):
             tl.sweep(**task(), store=wrong)
     with pytest.raises(InputError, match="must be a sweep of twolayer"):
         tl.sweeps.load_sweep(foreign)
@@ -153,15 +170,27 @@ def test_more_seeds_and_points_compute_only_what_is_new(tmp_path: Path) -> None:
     first = tl.sweep(**small, store=path)
     old = {f.name: f.read_bytes() for f in (path / "journal").glob("[0-9]*.json")}
     counts = Counts()
-    wider = {**small, "over": {"method.dim": [80, 160], "problem.width": [2, 1]}, "seeds": 20}
+    wider = {
+        **small,
+        "over": {"method.dim": [80, 160], "problem.width": [2, 1]},
+        "seeds": 20,
+    }
     grown = tl.sweep(**wider, store=path, progress=counts)
     assert sorted(low for _, low in counts.units) == [0, 0, 0, 3, 16, 16, 16, 16]
-    kept = grown.sel({"method.dim": [160], "problem.width": [1]}).isel(seed=slice(0, 3), neuron=slice(0, 1))
+    kept = grown.sel({"method.dim": [160], "problem.width": [1]}).isel(
+        seed=slice(0, 3), neuron=slice(0, 1)
+    )
     assert same(kept.drop_vars("runs"), first.drop_vars("runs"))
-    assert {f.name: f.read_bytes() for f in (path / "journal").glob("[0-9]*.json") if f.name in old} == old
+    assert {
+        f.name: f.read_bytes()
+        for f in (path / "journal").glob("[0-9]*.json")
+        if f.name in old
+    } == old
     assert same(grown, tl.sweep(**wider))
     again = Counts()
-    assert same(tl.sweep(**small, store=path, progress=again), first) and again.units == []
+    assert (
+        same(tl.sweep(**small, store=path, progress=again), first) and again.units == []
+    )
     opened = xr.open_zarr(path, consolidated=False)
     assert opened.risk.sizes == {"method.dim": 2, "problem.width": 2, "seed": 20}
     chosen = opened.sel({"method.dim": 160, "problem.width": 1}).risk.values[:3]
@@ -176,7 +205,10 @@ def test_merging(tmp_path: Path, reference: Any) -> None:
     merged = tl.sweeps.merge_sweeps(c, a, b)
     assert same(merged, reference)
     counts = Counts()
-    assert same(tl.sweep(**task(), store=c, progress=counts), reference) and counts.units == []
+    assert (
+        same(tl.sweep(**task(), store=c, progress=counts), reference)
+        and counts.units == []
+    )
     assert same(tl.sweeps.merge_sweeps(a, b), reference)
     other = tmp_path / "other.zarr"
     tl.sweep(**task(over={"method.dim": [80]}), store=other)
@@ -186,7 +218,11 @@ def test_merging(tmp_path: Path, reference: Any) -> None:
 
 def test_failures_are_kept_and_tried_again(tmp_path: Path) -> None:
     path = tmp_path / "s.zarr"
-    arguments = {**task(over={"method.dim": [80, 160]}, steps=50, time=None), "reduce": fails_at_160, "store": path}
+    arguments = {
+        **task(over={"method.dim": [80, 160]}, steps=50, time=None),
+        "reduce": fails_at_160,
+        "store": path,
+    }
     for _ in range(2):
         counts = Counts()
         with pytest.warns(tl.errors.SweepWarning, match="ZeroDivisionError"):
@@ -205,12 +241,19 @@ def test_journal_says_where_numbers_come_from(tmp_path: Path) -> None:
     assert record["units"][0]["seed"] == int(result.cell_seed[0])
     assert record["versions"]["jax"] == json.loads(result.attrs["versions"])["jax"]
     header = json.loads((path / "zarr.json").read_text())["attributes"]["twolayer"]
-    assert header["description"]["problem"]["target"] == "He2(z1)" and header["hash"] == result.attrs["hash"]
+    assert (
+        header["description"]["problem"]["target"] == "He2(z1)"
+        and header["hash"] == result.attrs["hash"]
+    )
 
 
 def test_target_se_resumes_without_new_runs(tmp_path: Path) -> None:
     path = tmp_path / "s.zarr"
-    arguments = {**task(over={"method.dim": [80, 160]}), "target_se": {"overlap": 0.04}, "store": path}
+    arguments = {
+        **task(over={"method.dim": [80, 160]}),
+        "target_se": {"overlap": 0.04},
+        "store": path,
+    }
     first, counts = tl.sweep(**arguments), Counts()
     assert int(first.runs.max()) > 3
     assert same(tl.sweep(**arguments, progress=counts), first) and counts.units == []
@@ -266,4 +309,8 @@ def test_lines_of_progress_have_one_last_word() -> None:
         progress.done += 1
         lines.update(progress)
     lines.end(progress)
-    assert [line.split()[0] for line in stream.getvalue().splitlines()] == ["2", "1/2", "2/2"]
+    assert [line.split()[0] for line in stream.getvalue().splitlines()] == [
+        "2",
+        "1/2",
+        "2/2",
+    ]

@@ -114,8 +114,14 @@ def test_every_key_arrives(tmp_path: Path) -> None:
     np.testing.assert_array_equal(start.a, [1, 2, 3])
     np.testing.assert_array_equal(start.P, problem.P)
     assert start.dim == 1000
-    assert task.methods() == [tl.Vectors(1000), tl.ODE(rtol=1e-5, engine="sobol", log2_points=10)]
-    assert task.methods(["chain", "ODE"]) == [tl.Chain(1000, "gaussian"), tl.ODE("sobol", rtol=1e-5, log2_points=10)]
+    assert task.methods() == [
+        tl.Vectors(1000),
+        tl.ODE(rtol=1e-5, engine="sobol", log2_points=10),
+    ]
+    assert task.methods(["chain", "ODE"]) == [
+        tl.Chain(1000, "gaussian"),
+        tl.ODE("sobol", rtol=1e-5, log2_points=10),
+    ]
     assert task.run_arguments() == {
         "time": 3,
         "save": [1, 2.5],
@@ -135,11 +141,15 @@ def test_the_example_has_no_key_that_is_not_in_a_table(tmp_path: Path) -> None:
     }
     for name in ("problem", "algorithm", "start", "run"):
         table = getattr(tables, name)
-        assert set(type(table).model_fields) - table.model_fields_set == left_out.get(name, set())
+        assert set(type(table).model_fields) - table.model_fields_set == left_out.get(
+            name, set()
+        )
 
 
 def parameters(callable_: Any) -> dict[str, Any]:
-    return {name: p.default for name, p in inspect.signature(callable_).parameters.items()}
+    return {
+        name: p.default for name, p in inspect.signature(callable_).parameters.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -153,7 +163,9 @@ def parameters(callable_: Any) -> dict[str, Any]:
     ],
     ids=["Problem", "SGD", "Until", "compare", "solve"],
 )
-def test_defaults_are_those_of_python(table: Any, callable_: Any, skip: set[str]) -> None:
+def test_defaults_are_those_of_python(
+    table: Any, callable_: Any, skip: set[str]
+) -> None:
     theirs = parameters(callable_)
     for name, field in table.model_fields.items():
         if name in skip:
@@ -175,7 +187,9 @@ def test_defaults_of_the_random_start(tmp_path: Path) -> None:
     assert fields["seed"].default == theirs["seed"]
     task = read(tmp_path, LEAST + "[run]\ndim = 20")
     problem = task.problem()
-    np.testing.assert_array_equal(task.start(problem).M, tl.Overlaps.random(problem, 20).M)
+    np.testing.assert_array_equal(
+        task.start(problem).M, tl.Overlaps.random(problem, 20).M
+    )
     other = read(tmp_path, LEAST, "run.dim=20", "start.random=gaussian", "start.seed=3")
     expected = tl.Overlaps.random(problem, 20, seed=3, law="gaussian")
     np.testing.assert_array_equal(other.start(problem).Q, expected.Q)
@@ -186,7 +200,9 @@ def test_the_least_file(tmp_path: Path) -> None:
     assert task.problem() == tl.Problem("z1", "relu")
     assert task.algorithm() == tl.SGD(lr=0.1)
     assert task.methods() == []
-    with pytest.raises(tl.InputError, match=r"task.toml: \[run\] needs `time`, `steps` or `alpha`\."):
+    with pytest.raises(
+        tl.InputError, match=r"task.toml: \[run\] needs `time`, `steps` or `alpha`\."
+    ):
         task.run_arguments()
 
 
@@ -209,14 +225,18 @@ def test_the_least_file(tmp_path: Path) -> None:
         ("run.until.quantity=risk", "run", "until", None),
     ],
 )
-def test_set_takes_toml_or_text(assignment: str, table: str, key: str, value: object, tmp_path: Path) -> None:
+def test_set_takes_toml_or_text(
+    assignment: str, table: str, key: str, value: object, tmp_path: Path
+) -> None:
     more = ["run.until.value=2.0"] if "until" in assignment else []
     got = getattr(getattr(read(tmp_path, LEAST, assignment, *more).table, table), key)
     assert got == (taskfile.UntilTable(quantity="risk", value=2.0) if more else value)
 
 
 def test_later_assignments_win(tmp_path: Path) -> None:
-    assert read(tmp_path, LEAST, "problem.width=2", "problem.width=3").problem().width == 3
+    assert (
+        read(tmp_path, LEAST, "problem.width=2", "problem.width=3").problem().width == 3
+    )
 
 
 def test_knobs_of_methods(tmp_path: Path) -> None:
@@ -224,10 +244,12 @@ def test_knobs_of_methods(tmp_path: Path) -> None:
     with pytest.raises(tl.InputError, match="`chain` needs a dimension"):
         task.methods(["chain"])
     assert task.methods(["ode"]) == [tl.ODE()]
-    assert read(tmp_path, LEAST, "run.dim=9", "method.CHAIN.batch_sums=exact").methods(["Chain"]) == [
-        tl.Chain(9, "exact")
-    ]
-    assert read(tmp_path, LEAST, "run.dim=9", "method.chain.dim=5").methods(["chain"]) == [tl.Chain(5)]
+    assert read(tmp_path, LEAST, "run.dim=9", "method.CHAIN.batch_sums=exact").methods(
+        ["Chain"]
+    ) == [tl.Chain(9, "exact")]
+    assert read(tmp_path, LEAST, "run.dim=9", "method.chain.dim=5").methods(
+        ["chain"]
+    ) == [tl.Chain(5)]
     with pytest.raises(tl.InputError, match="`rtol`"):
         read(tmp_path, LEAST, "run.dim=9", "method.ode.rtol=-1").methods(["chain"])
 
@@ -241,7 +263,9 @@ def test_knobs_of_methods(tmp_path: Path) -> None:
         ("", "`run.dim` is missing"),
     ],
 )
-def test_starts_that_say_two_things_or_too_little(text: str, message: str, tmp_path: Path) -> None:
+def test_starts_that_say_two_things_or_too_little(
+    text: str, message: str, tmp_path: Path
+) -> None:
     task = read(tmp_path, LEAST + text)
     with pytest.raises(tl.InputError, match=message):
         task.start(task.problem())
@@ -253,16 +277,30 @@ def test_starts_that_say_two_things_or_too_little(text: str, message: str, tmp_p
         ("problem.width=1.5", "`problem.width` must be an integer, but got 1.5."),
         ("problem.width=true", "`problem.width` must be an integer, but got True."),
         ("problem.noise=true", "`problem.noise` must be a number, but got True."),
-        ("algorithm.batch=[1]", "`algorithm.batch` must be text or an integer or a number, but got [1]."),
+        (
+            "algorithm.batch=[1]",
+            "`algorithm.batch` must be text or an integer or a number, but got [1].",
+        ),
         ("run.save=[1, 'a']", "`run.save[1]` must be a number, but got 'a'."),
         ("run.steps=[1, 2.5]", "`run.steps[1]` must be an integer, but got 2.5."),
-        ("run.until.relative=1", "the key `run.until.quantity` is missing; 'twolayer help tasks' shows a task file."),
-        ("problem.str=1", "unknown key 'problem.str'; [problem] accepts target, activation, width, noise, gram,"),
+        (
+            "run.until.relative=1",
+            "the key `run.until.quantity` is missing; 'twolayer help tasks' shows a task file.",
+        ),
+        (
+            "problem.str=1",
+            "unknown key 'problem.str'; [problem] accepts target, activation, width, noise, gram,",
+        ),
         ("problem.integrator=1", "unknown key 'problem.integrator'; [problem]"),
-        ("methods.ode.rtol=1", "unknown key 'methods' (did you mean 'method'?); the file accepts problem,"),
+        (
+            "methods.ode.rtol=1",
+            "unknown key 'methods' (did you mean 'method'?); the file accepts problem,",
+        ),
     ],
 )
-def test_messages_are_in_the_words_of_the_file(assignment: str, message: str, tmp_path: Path) -> None:
+def test_messages_are_in_the_words_of_the_file(
+    assignment: str, message: str, tmp_path: Path
+) -> None:
     with pytest.raises(tl.InputError) as error:
         read(tmp_path, LEAST, assignment)
     assert str(error.value).startswith(f"task.toml: {message}")

@@ -17,7 +17,11 @@ from twolayer import plot
 from twolayer.analysis.thresholds.amp import simulate
 from twolayer.analysis.thresholds.best_possible import _iterated
 from twolayer.analysis.thresholds.conditional_means import cross_fitted, second_moments
-from twolayer.analysis.thresholds.growth_operator import as_operator, growth_of, significant_range
+from twolayer.analysis.thresholds.growth_operator import (
+    as_operator,
+    growth_of,
+    significant_range,
+)
 from twolayer.analysis.thresholds.label_law import LabelLaw, law_of
 from twolayer.analysis.thresholds.level_sets import pieces_of
 from twolayer.analysis.thresholds.one_direction import channel_of, curve_of
@@ -49,7 +53,9 @@ ONE_DIRECTION = [
 
 
 @pytest.mark.parametrize(("target", "noise", "alpha"), ONE_DIRECTION)
-def test_weak_recovery_of_one_direction(target: str, noise: float, alpha: float) -> None:
+def test_weak_recovery_of_one_direction(
+    target: str, noise: float, alpha: float
+) -> None:
     found = tl.thresholds(target, noise)
     assert abs(found.alpha - alpha) < 1.1e-6
     assert found.error < 1e-6 and not len(found.trivial)
@@ -60,7 +66,9 @@ def test_weak_recovery_of_one_direction(target: str, noise: float, alpha: float)
     ("target", "noise", "visible"), [("He3(z1)", 0.0, 0.667832), ("h3(z1)", 0.1, 0.450338), ("tanh(z1)", 0.0, 1.0),
                                      ("tanh(z1)", 0.1, 0.746860), ("sign(z1)", 0.0, 2 / math.pi)]
 )  # fmt: skip
-def test_trivial_directions_are_seen_at_every_alpha(target: str, noise: float, visible: float) -> None:
+def test_trivial_directions_are_seen_at_every_alpha(
+    target: str, noise: float, visible: float
+) -> None:
     assert abs(channel_of(law_of(target, noise)).visible()[0] - visible) < 1.1e-6
     found = tl.thresholds(target, noise)
     assert found.alpha == 0.0 and found.trivial.tolist() == [[1.0]]
@@ -69,10 +77,22 @@ def test_trivial_directions_are_seen_at_every_alpha(target: str, noise: float, v
 def test_what_symmetry_forbids_is_not_trivial() -> None:
     """(z1, z2) → (−z1, −z2) and (z1, z3) → (−z1, −z3) leave the labels as they are: no mean shows."""
     law = law_of("He2(z1) + z1*z2*z3", 0)
-    means = [cross_fitted(law, np.zeros((1, 3)), np.eye(3), lambda u: u, 14, 64, seed) for seed in range(6)]
+    means = [
+        cross_fitted(law, np.zeros((1, 3)), np.eye(3), lambda u: u, 14, 64, seed)
+        for seed in range(6)
+    ]
     assert len(significant_range(means)) == 0
     seen = [
-        cross_fitted(law_of("z1 + He2(z2)", 0.3), np.zeros((1, 2)), np.eye(2), lambda u: u, 12, 32, s) for s in range(6)
+        cross_fitted(
+            law_of("z1 + He2(z2)", 0.3),
+            np.zeros((1, 2)),
+            np.eye(2),
+            lambda u: u,
+            12,
+            32,
+            s,
+        )
+        for s in range(6)
     ]
     assert np.allclose(significant_range(seen), [[1.0, 0.0]], atol=0.02)
 
@@ -107,7 +127,9 @@ def test_the_table_of_the_curve() -> None:
     for alpha, q in ((0.8, 0.09873), (1.0, 0.24370), (1.5, 0.65984), (2.5, 0.90934)):
         found = curve.climb(alpha)
         assert abs(found - q) < 3e-5 and found == curve.fall(alpha)
-        direct = found / ((1 - found) * channel_of(law_of("abs(z1)", 0.1), order=10).fisher(found))
+        direct = found / (
+            (1 - found) * channel_of(law_of("abs(z1)", 0.1), order=10).fisher(found)
+        )
         assert abs(direct / alpha - 1) < 2e-6
     law = law_of("abs(z1)", 0.1)
     for q, mmse in ((0.0987337, 0.36027), (0.9093411, 0.07420)):
@@ -117,36 +139,59 @@ def test_the_table_of_the_curve() -> None:
 def test_the_hard_phase_of_a_cosine() -> None:
     best = tl.best_possible("cos(2*z1)", [1.5, 1.69, 1.9, 2.1], noise=0.05)
     assert best.spinodal is not None and best.hard is not None
-    assert np.allclose([best.spinodal, *best.hard], [1.634433, 1.706427, 2.013337], atol=1e-5)
+    assert np.allclose(
+        [best.spinodal, *best.hard], [1.634433, 1.706427, 2.013337], atol=1e-5
+    )
     q = best.data.overlap.values[:, :, 0, 0]  # uninformed, informed, equilibrium
-    assert np.allclose(q[0, :2], 0) and np.allclose(q[0, 2:], [0.07559, 0.96395], atol=1e-5)
+    assert np.allclose(q[0, :2], 0) and np.allclose(
+        q[0, 2:], [0.07559, 0.96395], atol=1e-5
+    )
     assert np.allclose(q[1], [0, 0.90487, 0.94997, 0.96395], atol=2e-2)
-    assert q[2, 1] == q[0, 1] and q[2, 2] == q[1, 2]  # possible between α_IT and α_alg only
+    assert (
+        q[2, 1] == q[0, 1] and q[2, 2] == q[1, 2]
+    )  # possible between α_IT and α_alg only
     assert best.curve is not None
     assert abs(best.curve.entropy(1.9, q[1, 2]) - 0.1029) < 1e-4
-    assert len(plot.best_possible(best).axes) == 2 and "hard between" in str(best) and "<pre>" in best._repr_html_()
+    assert (
+        len(plot.best_possible(best).axes) == 2
+        and "hard between" in str(best)
+        and "<pre>" in best._repr_html_()
+    )
 
 
 def test_linear_labels_without_noise_are_linear_equations() -> None:
     """q = min(α, 1): the share of the directions that n equations fix; the dashed line of the figure giant-step."""
     best = tl.best_possible("z1", [0.25, 0.6, 1.0, 2.0])
-    assert np.allclose(best.overlap[[0, 1, 3], 0, 0], [0.25, 0.6, 1.0], atol=1e-5) and best.overlap[2, 0, 0] > 0.99
+    assert (
+        np.allclose(best.overlap[[0, 1, 3], 0, 0], [0.25, 0.6, 1.0], atol=1e-5)
+        and best.overlap[2, 0, 0] > 0.99
+    )
 
 
 def test_sharp_labels_allow_perfect_recovery() -> None:
     curve = curve_of(law_of("abs(z1)", 0))
     assert curve.folded is not None
     assert np.allclose(curve.folded, [1.0, 1.0, 1.128471], atol=2e-6)
-    assert curve.climb(1.2) == 1.0 and curve.fall(1.05) == 1.0 and curve.best(1.05) == 1.0
-    assert abs(curve.climb(1.0) - 0.476264) < 2e-6 and curve.fall(0.9) == curve.climb(0.9)
-    linear = curve_of(law_of("tanh(z1)", 0))  # as good as labels λ* themselves: q = α until everything is known
-    assert np.allclose([linear.climb(a) for a in (0.1, 0.5, 0.9, 1.5)], [0.1, 0.5, 0.9, 1.0], atol=1e-8)
+    assert (
+        curve.climb(1.2) == 1.0 and curve.fall(1.05) == 1.0 and curve.best(1.05) == 1.0
+    )
+    assert abs(curve.climb(1.0) - 0.476264) < 2e-6 and curve.fall(0.9) == curve.climb(
+        0.9
+    )
+    linear = curve_of(
+        law_of("tanh(z1)", 0)
+    )  # as good as labels λ* themselves: q = α until everything is known
+    assert np.allclose(
+        [linear.climb(a) for a in (0.1, 0.5, 0.9, 1.5)], [0.1, 0.5, 0.9, 1.0], atol=1e-8
+    )
 
 
 def test_possible_but_never_found_from_nothing() -> None:
     folds = curve_of(law_of("exp(1)*z1**2*exp(-z1**2)", 0.05)).folded
     assert folds is not None
-    assert np.allclose(folds[:2], [2.584284, 3.269830], atol=5e-6) and folds[2] == math.inf
+    assert (
+        np.allclose(folds[:2], [2.584284, 3.269830], atol=5e-6) and folds[2] == math.inf
+    )
 
 
 def test_free_entropy_is_the_information_that_labels_carry() -> None:
@@ -160,9 +205,19 @@ def test_free_entropy_is_the_information_that_labels_carry() -> None:
         y = np.linspace(-3, 3, 1201) * 1.4
         total = 0.0
         for omega, weight in zip(math.sqrt(q) * x, w, strict=True):
-            p = np.exp(-((z - omega) ** 2) / (2 * (1 - q))) / math.sqrt(2 * math.pi * (1 - q)) * (z[1] - z[0])
-            density = np.exp(-((y[:, None] - np.tanh(z)) ** 2) / (2 * noise)) @ p / math.sqrt(2 * math.pi * noise)
-            total += weight * float((density * np.log(density + 1e-300)).sum() * (y[1] - y[0]))
+            p = (
+                np.exp(-((z - omega) ** 2) / (2 * (1 - q)))
+                / math.sqrt(2 * math.pi * (1 - q))
+                * (z[1] - z[0])
+            )
+            density = (
+                np.exp(-((y[:, None] - np.tanh(z)) ** 2) / (2 * noise))
+                @ p
+                / math.sqrt(2 * math.pi * noise)
+            )
+            total += weight * float(
+                (density * np.log(density + 1e-300)).sum() * (y[1] - y[0])
+            )
         return total
 
     slope = (psi(q + 1e-3) - psi(q - 1e-3)) / 2e-3
@@ -172,18 +227,37 @@ def test_free_entropy_is_the_information_that_labels_carry() -> None:
 def test_labels_of_one_direction_by_two_routes() -> None:
     """Quadrature against cross-fitted bins, with and without noise and for classes; six standard errors of five seeds."""
     guesses = np.random.default_rng(0).normal(size=(400, 1))
-    for text, noise in (("abs(z1)", 0.0), ("cos(2*z1)", 0.05), ("sign(z1)", 0.0), ("relu(z1**2 - 1)", 0.0)):
+    for text, noise in (
+        ("abs(z1)", 0.0),
+        ("cos(2*z1)", 0.05),
+        ("sign(z1)", 0.0),
+        ("relu(z1**2 - 1)", 0.0),
+    ):
         law, q = law_of(text, noise), 0.5
         exact = channel_of(law).fisher(q)
         found = [
-            float(cross_fitted(law, guesses * q**0.5, np.eye(1) * 0.5**0.5, lambda u: u, 10, 32, s)[0, 0]) / 0.5
+            float(
+                cross_fitted(
+                    law, guesses * q**0.5, np.eye(1) * 0.5**0.5, lambda u: u, 10, 32, s
+                )[0, 0]
+            )
+            / 0.5
             for s in range(5)
         ]
         error = np.std(found, ddof=1) / 5**0.5
-        assert abs(np.mean(found) - exact) < sigmas(1, 4) * error + 0.1 * np.abs(exact)  # 400 random ω: a few per cent
+        assert abs(np.mean(found) - exact) < sigmas(1, 4) * error + 0.1 * np.abs(
+            exact
+        )  # 400 random ω: a few per cent
         at_zero = channel_of(law).visible()[1]
-        binned = [cross_fitted(law, np.zeros((1, 1)), np.eye(1), second_moments, 16, 256, s)[0, 0] for s in range(5)]
-        assert abs(np.mean(binned) - at_zero) < 8 * np.std(binned, ddof=1) / 5**0.5 + 3e-3
+        binned = [
+            cross_fitted(law, np.zeros((1, 1)), np.eye(1), second_moments, 16, 256, s)[
+                0, 0
+            ]
+            for s in range(5)
+        ]
+        assert (
+            abs(np.mean(binned) - at_zero) < 8 * np.std(binned, ddof=1) / 5**0.5 + 3e-3
+        )
 
 
 def test_the_operator_of_a_product() -> None:
@@ -194,13 +268,21 @@ def test_the_operator_of_a_product() -> None:
     rho = 1 + float(np.trapezoid(density * ratio**2, y))
     assert abs(1 / rho - 0.5937511) < 1e-5
     law = law_of("z1*z2", 0)
-    growth = growth_of([cross_fitted(law, np.zeros((1, 2)), np.eye(2), second_moments, 16, 256, s) for s in range(3)])
+    growth = growth_of(
+        [
+            cross_fitted(law, np.zeros((1, 2)), np.eye(2), second_moments, 16, 256, s)
+            for s in range(3)
+        ]
+    )
     assert abs(growth.rho - rho) < 6 * growth.error + 0.01 * rho
     assert len(growth.directions) == 2
     M = np.array([[1.0, 0.3], [0.3, 2.0]])
     G = np.random.default_rng(1).normal(size=(2, 2))
     G = G + G.T
-    assert np.allclose((as_operator(np.outer(G.ravel(), G.ravel())) @ M.ravel()).reshape(2, 2), G @ M @ G)
+    assert np.allclose(
+        (as_operator(np.outer(G.ravel(), G.ravel())) @ M.ravel()).reshape(2, 2),
+        G @ M @ G,
+    )
 
 
 def test_the_posterior_of_several_directions() -> None:
@@ -213,18 +295,34 @@ def test_the_posterior_of_several_directions() -> None:
     found = Posterior(law)(y, omega, V)
     for i in range(2):
         x = np.stack([a - omega[i, 0], b - omega[i, 1]], -1)
-        log = -np.einsum("...i,ij,...j->...", x, np.linalg.inv(V), x) / 2 - (y[i] - a * b - 0.3 * b) ** 2 / 0.6
+        log = (
+            -np.einsum("...i,ij,...j->...", x, np.linalg.inv(V), x) / 2
+            - (y[i] - a * b - 0.3 * b) ** 2 / 0.6
+        )
         p = np.exp(log)
         mean = np.array([(p * a).sum(), (p * b).sum()]) / p.sum()
         assert np.allclose(found.mean[i], mean, atol=8e-3)
-        second = np.array([[(p * a * a).sum(), (p * a * b).sum()], [(p * a * b).sum(), (p * b * b).sum()]]) / p.sum()
-        assert np.allclose(found.covariance[i], second - np.outer(mean, mean), atol=8e-3)
+        second = (
+            np.array(
+                [
+                    [(p * a * a).sum(), (p * a * b).sum()],
+                    [(p * a * b).sum(), (p * b * b).sum()],
+                ]
+            )
+            / p.sum()
+        )
+        assert np.allclose(
+            found.covariance[i], second - np.outer(mean, mean), atol=8e-3
+        )
 
 
 def test_state_evolution_of_a_product() -> None:
     """E[g gᵀ] of z1·z2 with noise 0.5 at q = 0.4 I is 0.30492 (sheet of the theory, by quadrature)."""
     law = law_of("z1*z2", 0.5)
-    found = [np.diag(StateEvolution(law, seed).push(0.4 * np.eye(2))).mean() for seed in range(3)]
+    found = [
+        np.diag(StateEvolution(law, seed).push(0.4 * np.eye(2))).mean()
+        for seed in range(3)
+    ]
     assert abs(np.mean(found) - 0.30492) < 6e-3
 
 
@@ -243,16 +341,28 @@ def test_the_hard_phase_of_several_directions_is_that_of_the_curve() -> None:
     """cos(2 z1) as a target of two directions, by sampled averages on 2×2 matrices, against the curve of one."""
     law = LabelLaw(Target.of("cos(2*z1)", 2), 0.05, np.eye(2))
     best = _iterated(law, np.array([1.5, 1.68, 1.9, 2.2]), lambda share: None)
-    assert best.spinodal is not None and best.hard is not None and best.threshold_error < 0.05
+    assert (
+        best.spinodal is not None
+        and best.hard is not None
+        and best.threshold_error < 0.05
+    )
     exact = np.array([1.634433, 1.706427, 2.013337])
-    assert np.abs(np.array([best.spinodal, *best.hard]) - exact).max() < 3 * best.threshold_error + 0.03
+    assert (
+        np.abs(np.array([best.spinodal, *best.hard]) - exact).max()
+        < 3 * best.threshold_error + 0.03
+    )
     q = best.data.overlap.values[:, 2]  # at α = 1.9: uninformed, informed, equilibrium
-    assert np.allclose(q[:, 0, 0], [0.07559, 0.94997, 0.94997], atol=0.04) and np.abs(q[:, 1, 1]).max() < 0.03
+    assert (
+        np.allclose(q[:, 0, 0], [0.07559, 0.94997, 0.94997], atol=0.04)
+        and np.abs(q[:, 1, 1]).max() < 0.03
+    )
     assert "hard between" in str(best) and "known to" in str(best)
     assert "α_alg = beyond 2.2" in str(dataclasses.replace(best, algorithm=math.inf))
 
 
-@pytest.mark.parametrize("module", ["reuse_patterns", "reuse_variants", "reused_samples"])
+@pytest.mark.parametrize(
+    "module", ["reuse_patterns", "reuse_variants", "reused_samples"]
+)
 def test_the_best_possible_of_the_figures(module: str) -> None:
     """The dashed lines are numbers in the files of the figures; here they are computed."""
     figure = importlib.import_module(f"twolayer.gallery.{module}")
@@ -267,7 +377,11 @@ def test_sharp_labels_of_the_figures_show_all_directions(target: str) -> None:
 
     Sampled averages are off by their bins, which counts most where α is the number of directions.
     """
-    alpha = reuse_minibatch.EXACT if target == reuse_minibatch.TARGET else reuse_or_fresh.EXACT
+    alpha = (
+        reuse_minibatch.EXACT
+        if target == reuse_minibatch.TARGET
+        else reuse_or_fresh.EXACT
+    )
     q = np.linalg.eigvalsh(tl.best_possible(target, [alpha / 5, alpha]).overlap)
     assert q[0].min() < 0.9 and q[1].min() > 0.98
 
@@ -286,24 +400,43 @@ STAIRCASES = [
 
 
 @pytest.mark.parametrize(("target", "noise", "steps"), STAIRCASES)
-def test_staircases(target: str, noise: float, steps: list[tuple[int | None, int, float]]) -> None:
+def test_staircases(
+    target: str, noise: float, steps: list[tuple[int | None, int, float]]
+) -> None:
     found = tl.thresholds(target, noise)
     assert sum(len(s.directions) for s in found.staircase) == found.target.directions
     assert [(s.order, len(s.directions)) for s in found.staircase if s.order != 1] == [
         (order, n) for order, n, _ in steps if order != 1
     ]
     for alpha in {a for _, _, a in steps}:
-        near = min(found.staircase, key=lambda s: abs(s.alpha - alpha) if math.isfinite(alpha) else -s.alpha)
+        near = min(
+            found.staircase,
+            key=lambda s: abs(s.alpha - alpha) if math.isfinite(alpha) else -s.alpha,
+        )
         assert near.alpha == alpha or abs(near.alpha / alpha - 1) < 0.01
     # finite iff the generative exponent is at most 2, and everything is learned iff the generative leap is
     analysis = tl.analyse(target)
-    assert math.isfinite(found.alpha) == (analysis.generative is not None and analysis.generative <= 2)
+    assert math.isfinite(found.alpha) == (
+        analysis.generative is not None and analysis.generative <= 2
+    )
     everything = math.isfinite(found.staircase[-1].alpha)
-    assert everything == (analysis.generative_leap is not None and analysis.generative_leap <= 2)
+    assert everything == (
+        analysis.generative_leap is not None and analysis.generative_leap <= 2
+    )
     assert len(plot.thresholds(found).axes) == 1 and "<table>" in found._repr_html_()
 
 
-EXPONENTS = ["z1", "He2(z1)", "He3(z1)", "He4(z1)", "tanh(z1)", "relu(z1)", "sign(z1)", "z1**2*exp(-z1**2)", "cos(z1)"]
+EXPONENTS = [
+    "z1",
+    "He2(z1)",
+    "He3(z1)",
+    "He4(z1)",
+    "tanh(z1)",
+    "relu(z1)",
+    "sign(z1)",
+    "z1**2*exp(-z1**2)",
+    "cos(z1)",
+]
 
 
 @pytest.mark.parametrize("target", EXPONENTS)
@@ -314,24 +447,41 @@ def test_thresholds_agree_with_the_generative_exponent(target: str) -> None:
     assert math.isfinite(found.alpha) == (exponent is not None and exponent <= 2)
 
 
-def test_an_interrupted_search_claims_nothing_of_the_informed_branch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_search_claims_nothing_of_the_informed_branch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def stop(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(StateEvolution, "climb", lambda self, q, alpha: 0.1 * alpha * np.eye(2))
+    monkeypatch.setattr(
+        StateEvolution, "climb", lambda self, q, alpha: 0.1 * alpha * np.eye(2)
+    )
     monkeypatch.setattr(StateEvolution, "fixed_point", stop)
     with pytest.raises(tl.errors.Interrupted) as caught:
         tl.best_possible("z1*z2", [1.0, 2.0], noise=0.5)
     left = caught.value.result
-    assert not left.complete and left.hard is None and "are not known" in str(left) and "no hard phase" not in str(left)
-    assert left.data.branch.values.tolist() == ["uninformed"] and np.isfinite(left.mmse).all()
+    assert (
+        not left.complete
+        and left.hard is None
+        and "are not known" in str(left)
+        and "no hard phase" not in str(left)
+    )
+    assert (
+        left.data.branch.values.tolist() == ["uninformed"]
+        and np.isfinite(left.mmse).all()
+    )
     assert len(plot.best_possible(left).axes[1].lines) == 1
 
 
 def test_a_staircase_is_printed_with_its_errors() -> None:
     found = tl.thresholds("z1**2")
-    steps = [Stair(np.eye(2)[:1], 1, 0.0, 0.0), Stair(np.eye(2)[1:], 2, 0.65242, 1.6e-3)]
-    rows = str(dataclasses.replace(found, trivial=np.eye(2)[:1], staircase=steps)).splitlines()[2:]
+    steps = [
+        Stair(np.eye(2)[:1], 1, 0.0, 0.0),
+        Stair(np.eye(2)[1:], 2, 0.65242, 1.6e-3),
+    ]
+    rows = str(
+        dataclasses.replace(found, trivial=np.eye(2)[:1], staircase=steps)
+    ).splitlines()[2:]
     assert rows == ["at every α > 0    (1, 0)", "from α = 0.6524 ± 0.002  (0, 1)"]
 
 
@@ -351,7 +501,13 @@ def test_message_passing_follows_state_evolution() -> None:
 def test_the_hard_phase_is_real() -> None:
     """cos 2z, noise 0.05, α = 1.9: from 0.85 to 0.95, from a random start hardly anywhere."""
     task = tl.thresholds("cos(2*z1)", 0.05)
-    assert abs(task.simulate(1.9, dim=600, seeds=2, iterations=25, start=0.85).mean[0] - 0.95) < 0.03
+    assert (
+        abs(
+            task.simulate(1.9, dim=600, seeds=2, iterations=25, start=0.85).mean[0]
+            - 0.95
+        )
+        < 0.03
+    )
     assert task.simulate(1.9, dim=600, seeds=2, iterations=25).mean[0] < 0.6
 
 
@@ -366,14 +522,23 @@ def test_message_passing_in_two_directions() -> None:
         (lambda: tl.thresholds("z1 - z1"), "must vary with the inputs"),
         (lambda: tl.thresholds("z1**2", noise=-1), "must be a variance"),
         (lambda: tl.thresholds("z1**2", noise=math.nan), "must be a variance"),
-        (lambda: tl.thresholds("z1**2", noise=1e20), "must leave something of the target"),
+        (
+            lambda: tl.thresholds("z1**2", noise=1e20),
+            "must leave something of the target",
+        ),
         (lambda: tl.thresholds("cos(200*z1)"), "monotone pieces"),
         (lambda: tl.best_possible("z1**2", []), "`alphas` must be positive finite"),
         (lambda: tl.best_possible("z1**2", [0.0]), "`alphas` must be positive finite"),
-        (lambda: tl.best_possible("z1**2", [math.nan]), "`alphas` must be positive finite"),
+        (
+            lambda: tl.best_possible("z1**2", [math.nan]),
+            "`alphas` must be positive finite",
+        ),
         (lambda: tl.best_possible("z1**2", "many"), "`alphas` must be positive finite"),
         (lambda: tl.thresholds("z1**2").simulate(0.0), "`alpha` must be positive"),
-        (lambda: tl.thresholds("z1**2").simulate(1.0, start=1.5), "`start` must be an overlap"),
+        (
+            lambda: tl.thresholds("z1**2").simulate(1.0, start=1.5),
+            "`start` must be an overlap",
+        ),
         (lambda: plot.thresholds(3), "a result of thresholds"),
         (lambda: plot.best_possible(3), "a result of best_possible"),
     ],
@@ -385,7 +550,20 @@ def test_bad_input_is_refused_in_a_sentence(call: object, message: str) -> None:
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
-    assert main(["thresholds", "tanh(z1)", "--noise", "0.1", "--alphas", "0.5:2:2", "--json"]) == 0
+    assert (
+        main(
+            [
+                "thresholds",
+                "tanh(z1)",
+                "--noise",
+                "0.1",
+                "--alphas",
+                "0.5:2:2",
+                "--json",
+            ]
+        )
+        == 0
+    )
     shown = json.loads(capsys.readouterr().out)
     assert shown["alpha"] == 0 and shown["alphas"] == [0.5, 2.0]
     assert np.allclose(np.ravel(shown["overlap"][0]), [0.3331, 0.8047], atol=1e-4)
@@ -396,4 +574,8 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: object) -> No
 
 
 def test_where_a_target_turns() -> None:
-    assert np.allclose(pieces_of(law_of("abs(z1 - 1) + relu(z1)**2", 0)).ends, [0.0, 0.5, 1.0], atol=1e-7)
+    assert np.allclose(
+        pieces_of(law_of("abs(z1 - 1) + relu(z1)**2", 0)).ends,
+        [0.0, 0.5, 1.0],
+        atol=1e-7,
+    )

@@ -26,11 +26,25 @@ SLACK, LITTLE = 0.06, 0.02
 
 
 def hermite(ell: int) -> tl.Problem:
-    return tl.Problem(f"h{ell}(z1)", f"h{ell}") if ell > 1 else tl.Problem("z1", "linear")
+    return (
+        tl.Problem(f"h{ell}(z1)", f"h{ell}") if ell > 1 else tl.Problem("z1", "linear")
+    )
 
 
-def law(mu: float, delta: float, gamma: float, n0: float, loss: str = "squared", geometry: str = "projected") -> tl.SGD:
-    return tl.SGD(lr=gamma * d**-delta, batch=n0 * d**mu if mu else n0, loss=loss, geometry=geometry)
+def law(
+    mu: float,
+    delta: float,
+    gamma: float,
+    n0: float,
+    loss: str = "squared",
+    geometry: str = "projected",
+) -> tl.SGD:
+    return tl.SGD(
+        lr=gamma * d**-delta,
+        batch=n0 * d**mu if mu else n0,
+        loss=loss,
+        geometry=geometry,
+    )
 
 
 TABLE = [  # ℓ, loss, geometry, μ, δ, γ0, n0, dimensions
@@ -55,16 +69,34 @@ TABLE = [  # ℓ, loss, geometry, μ, δ, γ0, n0, dimensions
 ]
 
 
-@pytest.mark.parametrize(("ell", "loss", "geometry", "mu", "delta", "gamma", "n0", "dims"), TABLE)
+@pytest.mark.parametrize(
+    ("ell", "loss", "geometry", "mu", "delta", "gamma", "n0", "dims"), TABLE
+)
 def test_measured_exponents(
-    ell: int, loss: str, geometry: str, mu: float, delta: float, gamma: float, n0: float, dims: tuple[int, ...]
+    ell: int,
+    loss: str,
+    geometry: str,
+    mu: float,
+    delta: float,
+    gamma: float,
+    n0: float,
+    dims: tuple[int, ...],
 ) -> None:
     problem, algorithm = hermite(ell), law(mu, delta, gamma, n0, loss, geometry)
     sums = "gaussian" if mu >= 1 else "exact"
-    runs = tl.weak_recovery(problem, algorithm, dims, seeds=32 if mu >= 1 else 64, start="typical", batch_sums=sums)
+    runs = tl.weak_recovery(
+        problem,
+        algorithm,
+        dims,
+        seeds=32 if mu >= 1 else 64,
+        start="typical",
+        batch_sums=sums,
+    )
     fit = runs.fit()
     assert fit is not None
-    times = np.array([tl.single_index.recovery_steps(problem, algorithm, n).contracted for n in dims])
+    times = np.array(
+        [tl.single_index.recovery_steps(problem, algorithm, n).contracted for n in dims]
+    )
     scale = np.log(dims) if ell == 2 else np.ones(2)
     expected = float(np.diff(np.log(times / scale))[0] / np.diff(np.log(dims))[0])
     large = min(dims) >= 1000
@@ -77,14 +109,26 @@ def test_measured_exponents(
         assert abs(fit.slope - theta) < tolerance
 
 
-@pytest.mark.parametrize(("loss", "geometry"), [("correlation", "projected"), ("squared", "spherical")])
+@pytest.mark.parametrize(
+    ("loss", "geometry"), [("correlation", "projected"), ("squared", "spherical")]
+)
 def test_beyond_the_optimum_steps_do_not_grow(loss: str, geometry: str) -> None:
     """μ = 3, δ = −1: one step or two at any d; μ = 2, δ = −1/2: log log d."""
     problem = hermite(3)
-    one = tl.weak_recovery(problem, law(3, -1, 1, 4, loss, geometry), (1000, 100_000), seeds=32, batch_sums="gaussian")
+    one = tl.weak_recovery(
+        problem,
+        law(3, -1, 1, 4, loss, geometry),
+        (1000, 100_000),
+        seeds=32,
+        batch_sums="gaussian",
+    )
     assert max(m.value for m in one.medians) <= 2 and one.censored == [0, 0]
     few = tl.weak_recovery(
-        problem, law(2, -0.5, 0.5, 8, loss, geometry), (1000, 1_000_000), seeds=32, batch_sums="gaussian"
+        problem,
+        law(2, -0.5, 0.5, 8, loss, geometry),
+        (1000, 1_000_000),
+        seeds=32,
+        batch_sums="gaussian",
     )
     assert few.medians[1].value <= 2 * few.medians[0].value + 2
     assert few.medians[1].value < 30 < 1_000_000**0.25
@@ -105,8 +149,12 @@ def test_prefactors_against_the_chain(gamma: float) -> None:
 
 def test_a_rate_beyond_the_self_interaction_never_recovers() -> None:
     """γκ = 1.02 at d = 10⁶; without the self-interaction 979 steps would be enough."""
-    runs = tl.weak_recovery(hermite(3), law(2, 0, 0.34, 1), 10**6, seeds=16, start="typical", steps=2000)
-    spherical = tl.single_index.recovery_steps(hermite(3), law(2, 0, 0.34, 1, geometry="spherical"), 10**6)
+    runs = tl.weak_recovery(
+        hermite(3), law(2, 0, 0.34, 1), 10**6, seeds=16, start="typical", steps=2000
+    )
+    spherical = tl.single_index.recovery_steps(
+        hermite(3), law(2, 0, 0.34, 1, geometry="spherical"), 10**6
+    )
     assert 900 < spherical.steps < 1000 and runs.censored == [16]
 
 
@@ -118,17 +166,29 @@ def test_a_fine_grid_of_the_plane_against_the_chain(name: str) -> None:
     small d fluctuations learn what the drift does not.
     """
     diagram, count = tl.phase_diagram(ell=3, **ALGORITHMS[name]), {True: 0, False: 0}
-    for mu, delta in itertools.product(np.arange(1, 3.01, 0.25), np.arange(-1.1, 0.5, 0.15)):
+    for mu, delta in itertools.product(
+        np.arange(1, 3.01, 0.25), np.arange(-1.1, 0.5, 0.15)
+    ):
         point = diagram.at(mu, delta)
-        around = [diagram.at(mu + x, delta + y).learns for x in (-0.12, 0.12) for y in (-0.12, 0.12)]
+        around = [
+            diagram.at(mu + x, delta + y).learns
+            for x in (-0.12, 0.12)
+            for y in (-0.12, 0.12)
+        ]
         if set(around) != {point.learns} or (point.theta or 0) > 0.8:
             continue
-        gamma, ratio = (0.03 if name == "SGD" else 0.2, 0.1) if point.learns else (0.5, 20.0)
+        gamma, ratio = (
+            (0.03 if name == "SGD" else 0.2, 0.1) if point.learns else (0.5, 20.0)
+        )
         n0 = batch_of(name, 3, gamma, ratio)
         dim = 2000 if point.learns else int(min(1e8, (2.0**52 / n0) ** (1 / mu)))
         options: Any = {"seeds": 8, "start": "typical", "batch_sums": "gaussian"}
         runs = tl.weak_recovery(
-            hermite(3), batching_law(name, mu, delta, gamma, n0), dim, steps=None if point.learns else 200, **options
+            hermite(3),
+            batching_law(name, mu, delta, gamma, n0),
+            dim,
+            steps=None if point.learns else 200,
+            **options,
         )
         assert runs.learned == point.learns, (mu, delta)
         assert point.learns or runs.censored == [8], (mu, delta)
@@ -138,8 +198,17 @@ def test_a_fine_grid_of_the_plane_against_the_chain(name: str) -> None:
 
 @pytest.mark.parametrize("loss", ["squared", "correlation"])
 def test_small_batches_below_the_line_do_not_learn(loss: str) -> None:
-    runs = tl.weak_recovery(hermite(3), law(0.5, 0.5, 0.5, 1, loss), 10_000, seeds=8, start="typical", steps=5000)
-    assert not tl.phase_diagram(ell=3, loss=loss).at(0.5, 0.5).learns and runs.censored == [8]
+    runs = tl.weak_recovery(
+        hermite(3),
+        law(0.5, 0.5, 0.5, 1, loss),
+        10_000,
+        seeds=8,
+        start="typical",
+        steps=5000,
+    )
+    assert not tl.phase_diagram(ell=3, loss=loss).at(
+        0.5, 0.5
+    ).learns and runs.censored == [8]
 
 
 def test_the_wrong_sign_waits_for_the_noise() -> None:
@@ -148,20 +217,40 @@ def test_the_wrong_sign_waits_for_the_noise() -> None:
     algorithm = law(2, -0.2, 0.5, 2, "correlation")
     runs = {}
     for sign in ("positive", "negative", "random"):
-        options: Any = {"seeds": 64, "start": "typical", "sign": sign, "batch_sums": "gaussian"}
-        runs[sign] = tl.weak_recovery(hermite(3), algorithm, (1000, 1_000_000), **options)
+        options: Any = {
+            "seeds": 64,
+            "start": "typical",
+            "sign": sign,
+            "batch_sums": "gaussian",
+        }
+        runs[sign] = tl.weak_recovery(
+            hermite(3), algorithm, (1000, 1_000_000), **options
+        )
         assert runs[sign].theta is not None and max(runs[sign].censored) < 8
-    late = [b.value / a.value for a, b in zip(runs["positive"].medians, runs["negative"].medians, strict=True)]
+    late = [
+        b.value / a.value
+        for a, b in zip(runs["positive"].medians, runs["negative"].medians, strict=True)
+    ]
     assert min(late) > 1.5 and late[1] > late[0]
     positive, negative, random = (runs[sign].medians[1].value for sign in runs)
     assert positive <= random <= negative
     fit = runs["negative"].fit()
-    assert fit is not None and point.theta is not None and point.theta_wrong_sign is not None
-    assert abs(fit.slope - point.theta_wrong_sign) < sigmas() * fit.error < point.theta_wrong_sign - point.theta
+    assert (
+        fit is not None
+        and point.theta is not None
+        and point.theta_wrong_sign is not None
+    )
+    assert (
+        abs(fit.slope - point.theta_wrong_sign)
+        < sigmas() * fit.error
+        < point.theta_wrong_sign - point.theta
+    )
 
 
 def test_runs_that_do_not_recover_are_censored() -> None:
-    runs = tl.weak_recovery(hermite(3), law(2, 0, 0.05, 2), (1000, 2000), seeds=8, steps=64)
+    runs = tl.weak_recovery(
+        hermite(3), law(2, 0, 0.05, 2), (1000, 2000), seeds=8, steps=64
+    )
     assert runs.censored == [8, 8] and not runs.learned
     assert runs.theta is None and runs.theta_error is None
     assert "8 of 8 not in 64 steps" in str(runs)
@@ -169,22 +258,38 @@ def test_runs_that_do_not_recover_are_censored() -> None:
 
 def test_starts_beyond_the_level_take_no_step() -> None:
     runs = tl.weak_recovery(
-        hermite(3), law(2, 0, 0.05, 2), (5, 1000), threshold=0.3, seeds=8, start="typical", steps=64
+        hermite(3),
+        law(2, 0, 0.05, 2),
+        (5, 1000),
+        threshold=0.3,
+        seeds=8,
+        start="typical",
+        steps=64,
     )
     assert (runs.steps[0] == 0).all() and runs.theta is None
 
 
-def test_a_registered_loss_is_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registered_loss_is_refused_before_any_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     loss = tl.extend.Loss("clipped", lambda y, f: jnp.clip(y - f, -1.0, 1.0))
-    monkeypatch.setattr(measured, "solve", lambda *_, **__: pytest.fail("work was done before the check"))
+    monkeypatch.setattr(
+        measured,
+        "solve",
+        lambda *_, **__: pytest.fail("work was done before the check"),
+    )
     for options in ({}, {"steps": 10}):
         with pytest.raises(tl.InputError, match="'clipped'"):
-            tl.weak_recovery(hermite(3), law(2, 0, 0.05, 2).replace(loss=loss), (100, 200), **options)
+            tl.weak_recovery(
+                hermite(3), law(2, 0, 0.05, 2).replace(loss=loss), (100, 200), **options
+            )
 
 
 def test_the_target_is_analysed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     chains, plain = [], exponents._leap_chain
-    monkeypatch.setattr(exponents, "_leap_chain", lambda *args: chains.append(1) or plain(*args))
+    monkeypatch.setattr(
+        exponents, "_leap_chain", lambda *args: chains.append(1) or plain(*args)
+    )
     problem = tl.Problem("1.37*h3(z1)", "h3")
     tl.weak_recovery(problem, law(2, 0, 0.05, 2), (1000, 2000, 3000), seeds=2, steps=2)
     assert len(chains) == 1
@@ -199,8 +304,15 @@ def test_the_target_is_analysed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_directions_are_recovered_one_after_the_other() -> None:
     """z1 + z1*z2: the second direction is seen through the first; in z1 + z2/2 both are seen at once."""
     algorithm = tl.SGD(lr=0.1, batch="d", loss="correlation", geometry="projected")
-    options: dict[str, Any] = {"threshold": 0.35, "seeds": 8, "steps": 60, "per_direction": True}
-    staircase = tl.weak_recovery(tl.Problem("z1 + z1*z2", "relu"), algorithm, 300, **options)
+    options: dict[str, Any] = {
+        "threshold": 0.35,
+        "seeds": 8,
+        "steps": 60,
+        "per_direction": True,
+    }
+    staircase = tl.weak_recovery(
+        tl.Problem("z1 + z1*z2", "relu"), algorithm, 300, **options
+    )
     assert staircase.directions.shape == (1, 8, 2)
     first, second = np.median(staircase.directions[0], axis=0)
     assert first < second and (staircase.steps <= staircase.directions.min(-1)).all()
@@ -211,8 +323,13 @@ def test_directions_are_recovered_one_after_the_other() -> None:
 
 def test_reused_samples_need_no_drift_at_the_start() -> None:
     """relu has no third Hermite component: fresh samples show nothing of h3 and are refused, reused ones are measured."""
-    problem, algorithm = tl.Problem("h3(z1)", "relu"), {"lr": 0.5, "batch": "2*d", "geometry": "spherical"}
-    found = tl.weak_recovery(problem, tl.SGD(**algorithm, dataset="2*d"), 50, seeds=2, steps=3)
+    problem, algorithm = (
+        tl.Problem("h3(z1)", "relu"),
+        {"lr": 0.5, "batch": "2*d", "geometry": "spherical"},
+    )
+    found = tl.weak_recovery(
+        problem, tl.SGD(**algorithm, dataset="2*d"), 50, seeds=2, steps=3
+    )
     assert found.steps.shape == (1, 2) and found.growth is None
     with pytest.raises(tl.InputError, match="must have a Hermite component"):
         tl.weak_recovery(problem, tl.SGD(**algorithm), 50, seeds=2, steps=3)
@@ -221,9 +338,21 @@ def test_reused_samples_need_no_drift_at_the_start() -> None:
 def test_reused_samples_recover_what_fresh_ones_do_not() -> None:
     """He3 on batches of order d: most runs stay where they are, unless the same batch comes back."""
     problem = tl.Problem("He3(z1)", "erf")
-    options: dict[str, Any] = {"threshold": 0.4, "seeds": 8, "steps": 4, "sign": "random"}
-    algorithm = {"lr": 6.0, "batch": "6*d", "geometry": "projected", "loss": "correlation"}
-    again = tl.weak_recovery(problem, tl.SGD(**algorithm, dataset="6*d"), 300, **options)
+    options: dict[str, Any] = {
+        "threshold": 0.4,
+        "seeds": 8,
+        "steps": 4,
+        "sign": "random",
+    }
+    algorithm = {
+        "lr": 6.0,
+        "batch": "6*d",
+        "geometry": "projected",
+        "loss": "correlation",
+    }
+    again = tl.weak_recovery(
+        problem, tl.SGD(**algorithm, dataset="6*d"), 300, **options
+    )
     fresh = tl.weak_recovery(problem, tl.SGD(**algorithm), 300, **options)
     assert again.growth is None
     assert np.isfinite(again.steps).mean() > 0.8 > np.isfinite(fresh.steps).mean()

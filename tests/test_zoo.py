@@ -30,7 +30,13 @@ QUICK = [name for name, setup in ALL.items() if setup.seconds <= 8]
 def test_there_are_many_of_many_papers() -> None:
     assert len(ALL) >= 25
     papers = {setup.papers[0] for setup in ALL.values()}
-    sources = {"arnaboldi2023escaping", "arnaboldi2023dimensionless", "benarous2021", "xu2023", "arnaboldi2024"}
+    sources = {
+        "arnaboldi2023escaping",
+        "arnaboldi2023dimensionless",
+        "benarous2021",
+        "xu2023",
+        "arnaboldi2024",
+    }
     assert len(papers) >= 15 and sources <= papers
     assert {setup.papers[0] for setup in ALL.values()} <= set(PAPERS)
     assert len(list(FOLDER.glob("*.toml"))) == len(papers)
@@ -62,12 +68,18 @@ def test_references_fit_the_run(name: str) -> None:
         if reference.quantity in FORMULAS or reference.beyond:
             continue
         task.start(problem)
-        asked = task.table.run.time if task.table.run.steps is None else task.table.run.steps
+        asked = (
+            task.table.run.time
+            if task.table.run.steps is None
+            else task.table.run.steps
+        )
         points = asked if reference.at is None else reference.at
         if isinstance(reference.value, list):
             after = [point for point in points if point > 0]
             assert len(reference.value) == len(after)
-            assert isinstance(reference.error, float) or len(reference.error) == len(after)
+            assert isinstance(reference.error, float) or len(reference.error) == len(
+                after
+            )
             assert not reference.difference or 0 in points
         if reference.at is not None:
             assert set(map(float, reference.at)) <= set(map(float, asked))
@@ -79,9 +91,15 @@ def test_the_package_gives_what_was_published(name: str) -> None:
     assert check.verdict == "agree", str(check)
     for row, reference in zip(check.rows, tl.zoo(name).reference, strict=True):
         if reference.known:
-            assert row.verdict == "differ" and row.explained and reference.known in str(row)
+            assert (
+                row.verdict == "differ"
+                and row.explained
+                and reference.known in str(row)
+            )
         else:
-            assert row.verdict == ("undecided" if reference.beyond else "agree"), str(row)
+            assert row.verdict == ("undecided" if reference.beyond else "agree"), str(
+                row
+            )
 
 
 def test_quick_ones_are_of_every_kind() -> None:
@@ -94,9 +112,16 @@ def test_quick_ones_are_of_every_kind() -> None:
 def test_a_wrong_description_differs() -> None:
     """The same numbers asked of another rate: the comparison can fail."""
     setup = tl.zoo("arnaboldi2024-polylog")
-    tables: Any = {**setup.tables, "algorithm": {**setup.tables["algorithm"], "geometry": "spherical"}}
-    check = dataclasses.replace(setup, tables=tables, reference=setup.reference[:1]).check()
-    assert check.verdict == "differ" and "times what error and tolerance allow" in str(check)
+    tables: Any = {
+        **setup.tables,
+        "algorithm": {**setup.tables["algorithm"], "geometry": "spherical"},
+    }
+    check = dataclasses.replace(
+        setup, tables=tables, reference=setup.reference[:1]
+    ).check()
+    assert check.verdict == "differ" and "times what error and tolerance allow" in str(
+        check
+    )
 
 
 def measured(value: Any, error: float = 0.0, spread: float = 0.0) -> Measured:
@@ -137,22 +162,33 @@ def test_verdicts(reference: Reference, found: Measured, verdict: str) -> None:
 
 def test_the_allowance_is_wider_where_more_is_looked_at() -> None:
     one, many = published(1.0, error=0.01), published([1.0] * 100, error=[0.01] * 100)
-    assert judge(one, measured(1.0)).allowance == pytest.approx(0.0442, rel=0.01)  # 4.42 deviations: 1e-5
-    assert judge(many, measured([1.0] * 100)).allowance == pytest.approx(0.0533, rel=0.01)  # 1e-7
+    assert judge(one, measured(1.0)).allowance == pytest.approx(
+        0.0442, rel=0.01
+    )  # 4.42 deviations: 1e-5
+    assert judge(many, measured([1.0] * 100)).allowance == pytest.approx(
+        0.0533, rel=0.01
+    )  # 1e-7
 
 
 def test_a_known_error_of_the_publication_is_no_disagreement() -> None:
     off = judge(published(1.0, known="a factor of two"), measured(2.0))
-    assert off.verdict == "differ" and off.explained and "explained: 2 for 1" in str(off)
+    assert (
+        off.verdict == "differ" and off.explained and "explained: 2 for 1" in str(off)
+    )
     assert ReferenceCheck("x", (off,)).verdict == "undecided"
     good = judge(published(1.0), measured(1.0))
     assert ReferenceCheck("x", (off, good)).verdict == "agree"
-    assert ReferenceCheck("x", (judge(published(1.0), measured(2.0)), good)).verdict == "differ"
+    assert (
+        ReferenceCheck("x", (judge(published(1.0), measured(2.0)), good)).verdict
+        == "differ"
+    )
 
 
 def test_what_cannot_be_computed_is_undecided_with_its_reason() -> None:
     setup = tl.zoo("arnaboldi2023-formulas")
-    odd = Reference(quantity="annealed", value=1.0, where="nowhere")  # without a threshold
+    odd = Reference(
+        quantity="annealed", value=1.0, where="nowhere"
+    )  # without a threshold
     row = dataclasses.replace(setup, reference=(odd,)).check().rows[0]
     assert row.verdict == "undecided" and "threshold" in row.why
 
@@ -160,7 +196,14 @@ def test_what_cannot_be_computed_is_undecided_with_its_reason() -> None:
 def test_quantities_of_runs() -> None:
     problem = tl.Problem("He2(z1)", "He2", width=2, noise=0.1)
     start = tl.Overlaps([[1.0, -0.06], [-0.06, 1.0]], [[0.3], [-0.2]])
-    run = tl.solve(problem, tl.SGD(lr=0.02, batch=64), tl.Chain(40), start, steps=[0, 1, 2, 4], seeds=8)
+    run = tl.solve(
+        problem,
+        tl.SGD(lr=0.02, batch=64),
+        tl.Chain(40),
+        start,
+        steps=[0, 1, 2, 4],
+        seeds=8,
+    )
     M, Q = run.M.values, run.Q.values
     for quantity, values in {
         "risk": run.risk.values,
@@ -173,15 +216,28 @@ def test_quantities_of_runs() -> None:
     }.items():
         found = from_run(run, quantity)
         np.testing.assert_allclose(found.value, values[:, 1:].mean(0), rtol=1e-13)
-        np.testing.assert_allclose(found.error, values[:, 1:].std(0, ddof=1) / np.sqrt(8), rtol=1e-12, atol=1e-18)
+        np.testing.assert_allclose(
+            found.error,
+            values[:, 1:].std(0, ddof=1) / np.sqrt(8),
+            rtol=1e-12,
+            atol=1e-18,
+        )
     without_the_start = from_run(run.isel(time=slice(1, None)), "risk")
     np.testing.assert_array_equal(without_the_start.value, from_run(run, "risk").value)
     steps = from_run(run, "risk", difference=True)
     np.testing.assert_allclose(steps.value, np.diff(run.risk.values.mean(0)), rtol=1e-9)
     slope = np.log(run.excess_risk.values[:, -1] / run.excess_risk.values[:, -2])
-    np.testing.assert_allclose(from_run(run, "log_slope").value, (slope / np.log(2)).mean(), rtol=1e-12)
-    np.testing.assert_allclose(from_run(run, "decay").value, (-slope / (2 * 0.02 / 2)).mean(), rtol=1e-12)
-    for bad, words in (("M[1]", "two numbers"), ("train_risk", "reused"), ("rsk", "is none of")):
+    np.testing.assert_allclose(
+        from_run(run, "log_slope").value, (slope / np.log(2)).mean(), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        from_run(run, "decay").value, (-slope / (2 * 0.02 / 2)).mean(), rtol=1e-12
+    )
+    for bad, words in (
+        ("M[1]", "two numbers"),
+        ("train_risk", "reused"),
+        ("rsk", "is none of"),
+    ):
         with pytest.raises(tl.InputError, match=words):
             from_run(run, bad)
 
@@ -200,21 +256,32 @@ def test_a_set_up_cannot_be_changed() -> None:
     with pytest.raises(TypeError):
         setup.run["time"] = 1
     changed = setup.task({"algorithm.lr": "1/d"})
-    assert str(changed.algorithm().lr) == "1/d" and str(setup.algorithm.lr) == "0.5*d**-2"
+    assert (
+        str(changed.algorithm().lr) == "1/d" and str(setup.algorithm.lr) == "0.5*d**-2"
+    )
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["zoo"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if not line.startswith(" ")] == list(ALL)
-    assert main(["zoo", "abbe2023-leap", "--json", "--out", str(tmp_path / "one.json")]) == 0
+    assert (
+        main(["zoo", "abbe2023-leap", "--json", "--out", str(tmp_path / "one.json")])
+        == 0
+    )
     shown = json.loads(capsys.readouterr().out)
     assert shown.pop("files") == [str(tmp_path / "one.json")]
-    assert shown["problem"]["target"] == "z1 + z1*z2 + z1*z2*z3" and len(shown["reference"]) == 5
+    assert (
+        shown["problem"]["target"] == "z1 + z1*z2 + z1*z2*z3"
+        and len(shown["reference"]) == 5
+    )
     assert json.loads((tmp_path / "one.json").read_text()) == shown
     assert main(["zoo", "abbe2023-leap", "--check"]) == 0
     answer = capsys.readouterr()
-    assert answer.out.startswith("abbe2023-leap: agree\n") and "[1/1] abbe2023-leap" in answer.err
+    assert (
+        answer.out.startswith("abbe2023-leap: agree\n")
+        and "[1/1] abbe2023-leap" in answer.err
+    )
     assert main(["zoo", "abbe2023-leap", "--check", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["abbe2023-leap"]["verdict"] == "agree"
     assert main(["zoo", "abbe2023-lep"]) == 2
@@ -225,8 +292,12 @@ def test_the_command_fails_where_numbers_differ(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     setup = tl.zoo("abbe2023-leap")
-    wrong = dataclasses.replace(setup, reference=(published(7).model_copy(update={"quantity": "leap"}),))
-    monkeypatch.setattr("twolayer.files.zoo._all", lambda: {"wrong": wrong, "right": setup})
+    wrong = dataclasses.replace(
+        setup, reference=(published(7).model_copy(update={"quantity": "leap"}),)
+    )
+    monkeypatch.setattr(
+        "twolayer.files.zoo._all", lambda: {"wrong": wrong, "right": setup}
+    )
     assert main(["zoo", "--check"]) == 1
     assert capsys.readouterr().out.endswith("1 agree, 1 differ, 0 undecided\n")
 
@@ -235,8 +306,14 @@ def test_the_gallery_draws_published_numbers_where_the_set_up_is_theirs() -> Non
     setup = tl.zoo("dandi2024-reused")
     found = reused_samples._published(setup.problem, setup.algorithm)
     assert {len(values) for values in found.values()} == {6}
-    assert found["m1"][-1] == pytest.approx(0.2147, abs=2e-3)  # what DMFT and runs at d = 5000 give
-    other = dataclasses.replace(setup.algorithm, lr=1.5 * setup.algorithm.lr.coefficient)
+    assert found["m1"][-1] == pytest.approx(
+        0.2147, abs=2e-3
+    )  # what DMFT and runs at d = 5000 give
+    other = dataclasses.replace(
+        setup.algorithm, lr=1.5 * setup.algorithm.lr.coefficient
+    )
     assert reused_samples._published(setup.problem, other) == {}
-    with xr.open_dataset(Path(__file__).parents[1] / "docs/images/gallery/reused-samples.nc") as drawn:
+    with xr.open_dataset(
+        Path(__file__).parents[1] / "docs/images/gallery/reused-samples.nc"
+    ) as drawn:
         np.testing.assert_array_equal(drawn.published_m1, found["m1"])

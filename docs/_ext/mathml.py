@@ -13,7 +13,14 @@ from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 
 FONT = files("ziamath") / "fonts" / "STIXTwoMath-Regular.ttf"
-BLOCKS = ((0x20, 0x17F), (0x2B0, 0x3FF), (0x2000, 0x22FF), (0x27E0, 0x27EF), (0x2900, 0x2BFF), (0x1D400, 0x1D7FF))
+BLOCKS = (
+    (0x20, 0x17F),
+    (0x2B0, 0x3FF),
+    (0x2000, 0x22FF),
+    (0x27E0, 0x27EF),
+    (0x2900, 0x2BFF),
+    (0x1D400, 0x1D7FF),
+)
 """Letters and signs of mathematics in Unicode."""
 
 
@@ -23,7 +30,9 @@ def inline(writer: Any, node: nodes.math) -> None:
 
 
 def display(writer: Any, node: nodes.math_block) -> None:
-    writer.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>')
+    writer.body.append(
+        f'<div class="math">{convert(node.astext(), display="block")}</div>'
+    )
     raise nodes.SkipNode
 
 
@@ -38,7 +47,9 @@ def write_font(app: Sphinx, error: Exception | None) -> None:
     options.layout_features = ["ssty", "dtls", "flac"]  # what MathML asks for
     font = load_font(str(FONT), options)
     part = Subsetter(options)
-    part.populate(unicodes=[code for first, last in BLOCKS for code in range(first, last + 1)])
+    part.populate(
+        unicodes=[code for first, last in BLOCKS for code in range(first, last + 1)]
+    )
     part.subset(font)
     save_font(font, str(place), options)
 

@@ -63,20 +63,42 @@ def heading(group: str) -> str:
     return TITLES.get(group, group.replace("-", " ").capitalize())
 
 
-def thumbnails(kept: dict[str, dict[str, Any]], verdicts: dict[str, dict[str, Any]]) -> str:
+def thumbnails(
+    kept: dict[str, dict[str, Any]], verdicts: dict[str, dict[str, Any]]
+) -> str:
     """All pictures, group by group: two in a row where there is room, with caption, verdict and time."""
     lines = []
     for group in GROUPS:
-        names = [name for name, entry in figures().items() if entry.group == group and name in kept]
+        names = [
+            name
+            for name, entry in figures().items()
+            if entry.group == group and name in kept
+        ]
         if not names:
             continue
         lines += [f"**{heading(group)}**", "", ":::::{grid} 1 1 2 2", ":gutter: 3", ""]
         for name in names:
             version = kept[name]["version"]
-            lines += [f"::::{{grid-item-card}} {name}", f":img-top: images/gallery/{name}.webp"]
-            lines += [f":link: gallery-{name}", ":link-type: ref", ":class-card: thumbnail"]
-            lines += [f":img-alt: {figures()[name].title}", "", sentence(figures()[name].title)]
-            lines += [":::{card-footer}", badge(verdicts[name][version], version), ":::", "::::"]
+            lines += [
+                f"::::{{grid-item-card}} {name}",
+                f":img-top: images/gallery/{name}.webp",
+            ]
+            lines += [
+                f":link: gallery-{name}",
+                ":link-type: ref",
+                ":class-card: thumbnail",
+            ]
+            lines += [
+                f":img-alt: {figures()[name].title}",
+                "",
+                sentence(figures()[name].title),
+            ]
+            lines += [
+                ":::{card-footer}",
+                badge(verdicts[name][version], version),
+                ":::",
+                "::::",
+            ]
         lines += [":::::", ""]
     missing = [f"[{name}](#{name})" for name in figures() if name not in kept]
     lines += [f"No picture is kept yet of {', '.join(missing)}.", ""] if missing else []
@@ -95,12 +117,20 @@ def words(value: Any) -> str:
 
 def verdict(line: str) -> str:
     """A line of the page, folded away: the claim, its checks one by one, and the note."""
-    head, outcome, text = re.fullmatch(r"Verdict \((.*?)\): (\w+)\. (.*)", line).groups()  # type: ignore[union-attr]
+    head, outcome, text = re.fullmatch(
+        r"Verdict \((.*?)\): (\w+)\. (.*)", line
+    ).groups()  # type: ignore[union-attr]
     body, _, note = text.rpartition("]")
     claim, _, checks = body.partition(": ")
-    lines = [f":::{{dropdown}} Verdict ({head}): {outcome}", "", f"{claim[0].upper()}{claim[1:]}:", ""]
+    lines = [
+        f":::{{dropdown}} Verdict ({head}): {outcome}",
+        "",
+        f"{claim[0].upper()}{claim[1:]}:",
+        "",
+    ]
     lines += [
-        f"- {check.rstrip()}]" if not check.endswith("]") else f"- {check}" for check in re.split(r"(?<=\]); ", checks)
+        f"- {check.rstrip()}]" if not check.endswith("]") else f"- {check}"
+        for check in re.split(r"(?<=\]); ", checks)
     ]
     note = note.strip(". ")
     lines += ["", f"{note}." if note else "", ":::"]
@@ -117,20 +147,51 @@ def settings_table(name: str, verdicts: dict[str, dict[str, Any]]) -> list[str]:
         for key, value in records.settings_of(entry, "full").items()
     ]
     if entry.fixed:
-        lines += ["", "No settings: " + "; ".join(f"{key} ({why})" for key, why in entry.fixed.items()) + "."]
+        lines += [
+            "",
+            "No settings: "
+            + "; ".join(f"{key} ({why})" for key, why in entry.fixed.items())
+            + ".",
+        ]
     for version, stored in verdicts.get(name, {}).items():
-        made = ", ".join(f"{word} {stored['versions'][word]}" for word in PACKAGES if word in stored["versions"])
-        lines += ["", f"The {version} version was recorded at seed {stored['seed']} with {made}; its data have the "]
-        lines[-1] += f"fingerprint `{stored['data'].removeprefix('sha256:')[:16]}…` in [gallery.json](gallery.json)."
-    return [*lines, "", "Another value: `--set key=value`.", "", *published(name), ":::", ""]
+        made = ", ".join(
+            f"{word} {stored['versions'][word]}"
+            for word in PACKAGES
+            if word in stored["versions"]
+        )
+        lines += [
+            "",
+            f"The {version} version was recorded at seed {stored['seed']} with {made}; its data have the ",
+        ]
+        lines[-1] += (
+            f"fingerprint `{stored['data'].removeprefix('sha256:')[:16]}…` in [gallery.json](gallery.json)."
+        )
+    return [
+        *lines,
+        "",
+        "Another value: `--set key=value`.",
+        "",
+        *published(name),
+        ":::",
+        "",
+    ]
 
 
 def published(name: str) -> list[str]:
     """Set-ups of the zoo with numbers from the papers of a figure."""
     behind = figures()[name].papers
-    found = [f"`{setup}`" for setup, entry in zoo().items() if set(entry.papers) & set(behind)]
-    words = f"Numbers that these papers give are in the [zoo](zoo.md): {', '.join(found)}."
-    return [f"Papers: {', '.join(f'`{key}`' for key in behind)}. {words if found else ''}", ""]
+    found = [
+        f"`{setup}`"
+        for setup, entry in zoo().items()
+        if set(entry.papers) & set(behind)
+    ]
+    words = (
+        f"Numbers that these papers give are in the [zoo](zoo.md): {', '.join(found)}."
+    )
+    return [
+        f"Papers: {', '.join(f'`{key}`' for key in behind)}. {words if found else ''}",
+        "",
+    ]
 
 
 def doors(name: str, root: Path) -> list[str]:
@@ -139,9 +200,13 @@ def doors(name: str, root: Path) -> list[str]:
     data = root / pictures.FOLDER / f"{name}.nc"
     if data.exists():
         size = f"{data.stat().st_size / 1000:.0f} kB"
-        ways.append(f"{{download}}`Data ({size}) <{pictures.FOLDER.as_posix()}/{name}.nc>`")
+        ways.append(
+            f"{{download}}`Data ({size}) <{pictures.FOLDER.as_posix()}/{name}.nc>`"
+        )
     if name in PLAYGROUND:
-        ways.append(f'<a class="explore" href="{ADDRESS}#{PLAYGROUND[name]}">Open in the playground</a>')
+        ways.append(
+            f'<a class="explore" href="{ADDRESS}#{PLAYGROUND[name]}">Open in the playground</a>'
+        )
     lines = [":::{container} doors", " ".join(ways), ":::", ""] if ways else []
     told = {f"twolayer gallery run {name}": "picture, data and verdict"}
     told[f"twolayer gallery run {name} --quick"] = "the same, smaller"
@@ -150,17 +215,33 @@ def doors(name: str, root: Path) -> list[str]:
     if data.exists():
         told[f"twolayer plot {name}.nc --out {name}.pdf"] = "draw from the data"
     width = max(map(len, told))
-    return [*lines, "```sh", *(f"{x:<{width}}  # {y}" for x, y in told.items()), "```", ""]
+    return [
+        *lines,
+        "```sh",
+        *(f"{x:<{width}}  # {y}" for x, y in told.items()),
+        "```",
+        "",
+    ]
 
 
-def details(name: str, root: Path, kept: dict[str, dict[str, Any]], verdicts: dict[str, dict[str, Any]]) -> str:
+def details(
+    name: str,
+    root: Path,
+    kept: dict[str, dict[str, Any]],
+    verdicts: dict[str, dict[str, Any]],
+) -> str:
     """The picture of a figure with its verdict, and below it the ways on."""
     entry = figures()[name]
     lines = []
     if name in kept:
         version = kept[name]["version"]
         told = f"{sentence(entry.title)} {badge(verdicts[name][version], version)}"
-        lines += [f":::{{figure}} images/gallery/{name}.webp", f":alt: {entry.title}", "", told]
+        lines += [
+            f":::{{figure}} images/gallery/{name}.webp",
+            f":alt: {entry.title}",
+            "",
+            told,
+        ]
         lines += [":::", ""]
     return "\n".join([*lines, *doors(name, root)])
 
@@ -169,7 +250,10 @@ def rewrite(app: Sphinx, docname: str, source: list[str]) -> None:
     if docname != "gallery":
         return
     root = Path(app.srcdir)
-    kept, verdicts = pictures.known(root / pictures.FOLDER), records.read(root / "gallery.json")
+    kept, verdicts = (
+        pictures.known(root / pictures.FOLDER),
+        records.read(root / "gallery.json"),
+    )
     first, *sections = re.split(r"(?m)^(?=##? )", source[0])[1:]
     title, what, how = first.split("\n\n", 2)  # pictures before instructions
     pages = [
@@ -185,9 +269,13 @@ def rewrite(app: Sphinx, docname: str, source: list[str]) -> None:
             continue
         name = heading.removeprefix("## ")
         text = re.sub(r"(?m)^Verdict \(.*$", lambda line: verdict(line[0]), text)
-        _, _, rest = text.strip().partition("\n")  # the command, which stands below the picture
+        _, _, rest = text.strip().partition(
+            "\n"
+        )  # the command, which stands below the picture
         below = "\n".join(settings_table(name, verdicts))
-        pages.append(f"(gallery-{name})=\n### {name}\n\n{details(name, root, kept, verdicts)}\n{rest}\n\n{below}\n\n")
+        pages.append(
+            f"(gallery-{name})=\n### {name}\n\n{details(name, root, kept, verdicts)}\n{rest}\n\n{below}\n\n"
+        )
     source[0] = "".join(pages)
 
 

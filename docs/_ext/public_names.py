@@ -31,14 +31,19 @@ from sphinx.util.docutils import SphinxDirective
 
 import twolayer as tl
 
-HANDMADE = {"d": "The dimension d in scaling laws: ``0.2 / d``, ``2 * d**1.5``. It is a `Scaling` itself."}
+HANDMADE = {
+    "d": "The dimension d in scaling laws: ``0.2 / d``, ``2 * d**1.5``. It is a `Scaling` itself."
+}
 """Names whose docstring is that of their class."""
 
 
 def members_of(module: str) -> list[str]:
     """Public names of a namespace that are no namespaces themselves."""
     space = importlib.import_module(module)
-    return sorted((n for n in space.__all__ if not inspect.ismodule(getattr(space, n))), key=str.lower)
+    return sorted(
+        (n for n in space.__all__ if not inspect.ismodule(getattr(space, n))),
+        key=str.lower,
+    )
 
 
 @functools.cache
@@ -47,10 +52,17 @@ def every_name() -> list[str]:
 
     Names of the top level that are not listed there have their entry in a namespace, or there all the same.
     """
-    gathered = [(f"twolayer.{space}", name) for space in tl.NAMESPACES for name in members_of(f"twolayer.{space}")]
+    gathered = [
+        (f"twolayer.{space}", name)
+        for space in tl.NAMESPACES
+        for name in members_of(f"twolayer.{space}")
+    ]
     unlisted = set(tl._HOME) - {name for _, name in gathered} - set(tl.__all__)
     top = sorted({*members_of("twolayer"), *unlisted}, key=str.lower)
-    return [f"{space}.{name}" for space, name in [*(("twolayer", name) for name in top), *gathered]]
+    return [
+        f"{space}.{name}"
+        for space, name in [*(("twolayer", name) for name in top), *gathered]
+    ]
 
 
 def object_of(name: str) -> Any:
@@ -59,7 +71,11 @@ def object_of(name: str) -> Any:
 
 
 def first_sentence(name: str) -> str:
-    text = HANDMADE.get(name.removeprefix("twolayer.")) or inspect.getdoc(object_of(name)) or ""
+    text = (
+        HANDMADE.get(name.removeprefix("twolayer."))
+        or inspect.getdoc(object_of(name))
+        or ""
+    )
     return " ".join(text.split("\n\n")[0].split())
 
 
@@ -110,7 +126,11 @@ class Returned(Rst):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        lines = [line for name in self.content for line in (f".. autoclass:: {name}()", "   :members:", "")]
+        lines = [
+            line
+            for name in self.content
+            for line in (f".. autoclass:: {name}()", "   :members:", "")
+        ]
         return [nodes.container("", *self.parsed(lines), classes=["returned"])]
 
 
@@ -120,20 +140,37 @@ class Parts(Rst):
     def run(self) -> list[nodes.Node]:
         lines = []
         for name in self.content:
-            lines += [f".. py:class:: {name}", "", f"   {without_bars(first_sentence(name))}", ""]
+            lines += [
+                f".. py:class:: {name}",
+                "",
+                f"   {without_bars(first_sentence(name))}",
+                "",
+            ]
         return [nodes.container("", *self.parsed(lines), classes=["returned"])]
 
 
 class Summary(Rst):
     def run(self) -> list[nodes.Node]:
-        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 34 66", "", "   * - name", "     - what it is"]
+        lines = [
+            ".. list-table::",
+            "   :header-rows: 1",
+            "   :widths: 34 66",
+            "",
+            "   * - name",
+            "     - what it is",
+        ]
         for name in every_name():
             shown = name.replace("twolayer.", "tl.")
-            lines += [f"   * - :py:obj:`{shown} <{name}>`", f"     - {without_bars(first_sentence(name))}"]
+            lines += [
+                f"   * - :py:obj:`{shown} <{name}>`",
+                f"     - {without_bars(first_sentence(name))}",
+            ]
         return self.parsed(lines)
 
 
-def referred(role: str, rawtext: str, text: str, *_: Any, **__: Any) -> tuple[list[nodes.Node], list[Any]]:
+def referred(
+    role: str, rawtext: str, text: str, *_: Any, **__: Any
+) -> tuple[list[nodes.Node], list[Any]]:
     """`Overlaps` in a docstring: code that `link_names` makes a link if the name is public."""
     return [nodes.literal(rawtext, text, classes=["name"])], []
 
@@ -145,7 +182,9 @@ def meant(literal: nodes.literal, listed: dict[str, str]) -> str | None:
         return None
     name = found[2]
     if "name" in literal["classes"]:
-        elsewhere = [whole for short, whole in listed.items() if short.rpartition(".")[2] == name]
+        elsewhere = [
+            whole for short, whole in listed.items() if short.rpartition(".")[2] == name
+        ]
         return listed.get(name) or (elsewhere[0] if len(elsewhere) == 1 else None)
     # in prose a word such as `save` may be anything
     return listed.get(name) if found[1] or name[0].isupper() else None
@@ -156,9 +195,18 @@ def link_names(app: Sphinx, doctree: nodes.document) -> None:
     listed = {name.removeprefix("twolayer."): name for name in every_name()}
     for literal in list(doctree.findall(nodes.literal)):
         name = meant(literal, listed)
-        if name is None or isinstance(literal.parent, pending_xref | nodes.reference | nodes.title):
+        if name is None or isinstance(
+            literal.parent, pending_xref | nodes.reference | nodes.title
+        ):
             continue
-        target = pending_xref("", refdomain="py", reftype="obj", reftarget=name, refdoc=app.env.docname, refwarn=True)
+        target = pending_xref(
+            "",
+            refdomain="py",
+            reftype="obj",
+            reftarget=name,
+            refdoc=app.env.docname,
+            refwarn=True,
+        )
         literal.replace_self(target)
         target += literal
 
@@ -168,7 +216,10 @@ def link_papers(app: Sphinx, doctree: nodes.document) -> None:
     for text in list(doctree.findall(nodes.Text)):
         parts = re.split(r"(arXiv:\d{4}\.\d{4,5})", text.astext())
         if len(parts) == 1 or any(
-            isinstance(above, nodes.reference | nodes.title | nodes.literal | nodes.literal_block)
+            isinstance(
+                above,
+                nodes.reference | nodes.title | nodes.literal | nodes.literal_block,
+            )
             for above in (text.parent, text.parent.parent)
         ):
             continue
@@ -176,36 +227,55 @@ def link_papers(app: Sphinx, doctree: nodes.document) -> None:
         for part in parts:
             found = part.startswith("arXiv:")
             address = f"https://arxiv.org/abs/{part.removeprefix('arXiv:')}"
-            made.append(nodes.reference("", part, refuri=address) if found else nodes.Text(part))
+            made.append(
+                nodes.reference("", part, refuri=address) if found else nodes.Text(part)
+            )
         text.parent.replace(text, made)
 
 
-def find_short(app: Sphinx, env: Any, node: pending_xref, shown: nodes.Node) -> nodes.Node | None:
+def find_short(
+    app: Sphinx, env: Any, node: pending_xref, shown: nodes.Node
+) -> nodes.Node | None:
     """The entry of a type: signatures say `Clocks`, the entry is that of `twolayer.task.clocks.Clocks`."""
     target = node.get("reftarget", "")
-    if node.get("refdomain") != "py" or ("." in target and not target.startswith("twolayer.")):
+    if node.get("refdomain") != "py" or (
+        "." in target and not target.startswith("twolayer.")
+    ):
         return None
     domain, last = env.get_domain("py"), target.rpartition(".")[2]
-    found = {known.node_id: name for name, known in domain.objects.items() if name.rpartition(".")[2] == last}
+    found = {
+        known.node_id: name
+        for name, known in domain.objects.items()
+        if name.rpartition(".")[2] == last
+    }
     if len(found) != 1:
         return None
     name = next(iter(found.values()))
-    return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, shown)
+    return domain.resolve_xref(
+        env, node["refdoc"], app.builder, "obj", name, node, shown
+    )
 
 
-def keep_colons(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+def keep_colons(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]
+) -> None:
     """The sentence of a property is no ``type: description``, for which napoleon takes it unless the type is empty."""
     if what in ("attribute", "property") and lines:
         lines[0] = f":{lines[0]}"
 
 
-def escape_bars(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+def escape_bars(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]
+) -> None:
     """|g| is a norm here, and would be a substitution there."""
     lines[:] = [without_bars(line) for line in lines]
 
 
 def without_bars(line: str) -> str:
-    return "".join(part if part.startswith("``") else part.replace("|", r"\|") for part in re.split("(``.*?``)", line))
+    return "".join(
+        part if part.startswith("``") else part.replace("|", r"\|")
+        for part in re.split("(``.*?``)", line)
+    )
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -23,7 +23,9 @@ class Zoo(Rst):
                 paper = setup.papers[0]
                 lines += ["", f"*{without_bars(str(PAPERS[paper]))}*", ""]
             numbers = f"{len(setup.reference)} number{'s' if len(setup.reference) > 1 else ''}"
-            lines += [f"- ``{name}``: {without_bars(setup.title)}. {without_bars(setup.place)}; {numbers}."]
+            lines += [
+                f"- ``{name}``: {without_bars(setup.title)}. {without_bars(setup.place)}; {numbers}."
+            ]
         return self.parsed(lines)
 
 

@@ -65,12 +65,22 @@ WORDS = {
 
 LOGGER = logging.getLogger(__name__)
 
-KINDS = {str: "text", int: "integer", float: "number", bool: "true or false", type(None): ""}
+KINDS = {
+    str: "text",
+    int: "integer",
+    float: "number",
+    bool: "true or false",
+    type(None): "",
+}
 
 
 def parameters(value: Any) -> dict[str, str]:
     """The parameters of a docstring of numpy's form, each with its description on one line."""
-    section = re.search(r"Parameters\n-+\n(.*?)(\n\n\w+\n-+\n|\Z)", inspect.getdoc(value) or "", re.DOTALL)
+    section = re.search(
+        r"Parameters\n-+\n(.*?)(\n\n\w+\n-+\n|\Z)",
+        inspect.getdoc(value) or "",
+        re.DOTALL,
+    )
     found: dict[str, str] = {}
     for part in re.split(r"\n(?=\S)", section[1] if section else ""):
         head, _, text = part.partition("\n")
@@ -101,7 +111,13 @@ def default(field: FieldInfo) -> str:
     value = field.default
     if value is None or value is PydanticUndefined:
         return "none"
-    words = f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else repr(value)
+    words = (
+        f'"{value}"'
+        if isinstance(value, str)
+        else str(value).lower()
+        if isinstance(value, bool)
+        else repr(value)
+    )
     return f"``{words}``"
 
 
@@ -109,9 +125,17 @@ def meaning(table: str, key: str) -> str:
     told: dict[str, str] = {}
     for source in TABLES[table][1]:
         told |= parameters(source)
-    text = WORDS.get(f"{table}.{key}") or told.get(key) or told.get(key.removeprefix("[").rstrip("]"))
+    text = (
+        WORDS.get(f"{table}.{key}")
+        or told.get(key)
+        or told.get(key.removeprefix("[").rstrip("]"))
+    )
     if not text:
-        LOGGER.warning("nothing says what %s.%s means: document the parameter, or enter it in WORDS", table, key)
+        LOGGER.warning(
+            "nothing says what %s.%s means: document the parameter, or enter it in WORDS",
+            table,
+            key,
+        )
     return text or ""
 
 
@@ -123,7 +147,11 @@ class TaskKeys(Rst):
         lines = [".. list-table::", "   :header-rows: 1", "   :widths: 16 20 12 52", ""]
         lines += ["   * - key", "     - type", "     - default", "     - meaning"]
         for key, field in TABLES[table][0].model_fields.items():
-            lines += [f"   * - ``{key}``", f"     - {kind(field.annotation)}", f"     - {default(field)}"]
+            lines += [
+                f"   * - ``{key}``",
+                f"     - {kind(field.annotation)}",
+                f"     - {default(field)}",
+            ]
             lines += [f"     - {meaning(table, key)}"]
         return self.parsed(lines)
 

@@ -209,7 +209,9 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'twolayer' has no attribute {name!r}")
     importlib.import_module("twolayer.numerics.compilation").expect()
-    value = globals()[name] = getattr(importlib.import_module(f"twolayer.{_HOME[name]}"), name)
+    value = globals()[name] = getattr(
+        importlib.import_module(f"twolayer.{_HOME[name]}"), name
+    )
     return value
 
 

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from twolayer.analysis.escape import EscapeTime, passage_law
 from twolayer.analysis.escape_formulas import EscapeFormulas, formulas
-from twolayer.analysis.optimal_lr import admissible_lr, escape_gain, learning_lr, stationary_risk
+from twolayer.analysis.optimal_lr import (
+    admissible_lr,
+    escape_gain,
+    learning_lr,
+    stationary_risk,
+)
 from twolayer.analysis.passage_times import Passage, first_passage
 
 __all__ = [

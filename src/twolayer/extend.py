@@ -5,7 +5,14 @@ from __future__ import annotations
 from twolayer.functions.activation import Activation, register_activation
 from twolayer.functions.target import Target
 from twolayer.task.losses import Loss, register_loss
-from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
+from twolayer.task.method import (
+    Evolution,
+    Method,
+    Outcome,
+    Snapshot,
+    Task,
+    register_method,
+)
 from twolayer.task.rules import register_rule
 from twolayer.task.scaling import Scaling
 

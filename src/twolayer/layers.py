@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
-from twolayer.analysis.second_layer import SecondLayer, fit_second_layer, layerwise, simulate_second_layer
+from twolayer.analysis.second_layer import (
+    SecondLayer,
+    fit_second_layer,
+    layerwise,
+    simulate_second_layer,
+)
 
 __all__ = ["SecondLayer", "fit_second_layer", "layerwise", "simulate_second_layer"]

@@ -9,4 +9,10 @@ from twolayer.analysis.neuron_measure import measure_histogram, measure_moments
 from twolayer.analysis.particle_velocity import MeanFieldAt, mean_field_at
 from twolayer.task.particles import Particles
 
-__all__ = ["MeanFieldAt", "Particles", "mean_field_at", "measure_histogram", "measure_moments"]
+__all__ = [
+    "MeanFieldAt",
+    "Particles",
+    "mean_field_at",
+    "measure_histogram",
+    "measure_moments",
+]

@@ -23,15 +23,38 @@ from twolayer.equations.averages import Averages
 from twolayer.equations.blocks import Blocks, block_motion
 from twolayer.equations.increment_kernel import Kernel, Push, Sample, kernel_of
 from twolayer.equations.mean_step import MeanStep, Rows, Terms, Weights
-from twolayer.equations.optimiser_step import Form, Limit, Memory, as_data, coefficients_of, form_of, limit_in, motion
-from twolayer.equations.orthogonal import Frame, Reduced, batch_sums, exact_step, overlaps
+from twolayer.equations.optimiser_step import (
+    Form,
+    Limit,
+    Memory,
+    as_data,
+    coefficients_of,
+    form_of,
+    limit_in,
+    motion,
+)
+from twolayer.equations.orthogonal import (
+    Frame,
+    Reduced,
+    batch_sums,
+    exact_step,
+    overlaps,
+)
 from twolayer.equations.state import Overlap
 from twolayer.gaussian.engines import Engine, adapt, select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.single_samples import rows_of
 from twolayer.gaussian.step_fluctuations import StepNodes
 from twolayer.numerics.arguments import finite_array
-from twolayer.numerics.errors import InputError, Refused, choice, expect, finite_number, positive_integer, require
+from twolayer.numerics.errors import (
+    InputError,
+    Refused,
+    choice,
+    expect,
+    finite_number,
+    positive_integer,
+    require,
+)
 from twolayer.numerics.tracing import traced
 from twolayer.numerics.types import Number, Real
 from twolayer.numerics.wishart import GramFactor
@@ -70,10 +93,14 @@ def _engine(problem: Problem, loss: Loss | str, at: Overlaps | None) -> Engine:
         expect(Overlaps, "at", at)
     problem.require_isotropic("tl.pure")
     if not jax.config.read("jax_enable_x64"):  # type: ignore[no-untyped-call]
-        raise InputError("tl.pure needs double precision: call jax.config.update('jax_enable_x64', True) first.")
+        raise InputError(
+            "tl.pure needs double precision: call jax.config.update('jax_enable_x64', True) first."
+        )
     if at is None:
         return select(problem, loss).engine
-    return adapt(problem, loss, at.Q, at.M, problem.a() if at.a is None else at.a)[0].engine
+    return adapt(problem, loss, at.Q, at.M, problem.a() if at.a is None else at.a)[
+        0
+    ].engine
 
 
 class MeanAverages(eqx.Module):
@@ -100,10 +127,14 @@ class MeanAverages(eqx.Module):
 
     def __call__(self, start: Overlaps) -> Averages:
         """The averages at overlaps. Cost that of the engine."""
-        return self.engine(start.Q, start.M, self.layer if start.a is None else start.a, self.noise)
+        return self.engine(
+            start.Q, start.M, self.layer if start.a is None else start.a, self.noise
+        )
 
 
-def averages(problem: Problem, loss: Loss | str = "squared", at: Overlaps | None = None) -> MeanAverages:
+def averages(
+    problem: Problem, loss: Loss | str = "squared", at: Overlaps | None = None
+) -> MeanAverages:
     """The averages that drive the dynamics, as a function of the overlaps.
 
     Parameters
@@ -164,7 +195,9 @@ class VectorField(eqx.Module):
     noise: Number
     layer: Number
     form: Form = eqx.field(static=True)
-    noisy: bool = eqx.field(static=True, default=True)  # False: the second-order part is not even computed
+    noisy: bool = eqx.field(
+        static=True, default=True
+    )  # False: the second-order part is not even computed
     blocks: Blocks | None = None  # of the inputs; Q and M have an axis for them
 
     def fields(self, y: Overlap) -> Overlap:
@@ -193,14 +226,18 @@ class VectorField(eqx.Module):
             Q, M, a = self.fields(y)
             at = ((Q + Q.T) / 2, M, a, self.noise)
             averages, gradient = self.engine(*at), self.engine.gradient(*at)
-            return block_motion(self.form, self.limit, self.blocks, y, averages, gradient, self.noisy)
+            return block_motion(
+                self.form, self.limit, self.blocks, y, averages, gradient, self.noisy
+            )
         average = self.engine((y.Q + y.Q.T) / 2, y.M, y.a, self.noise)
         return motion(self.form, self.limit, y, average, self.noisy)
 
     def __call__(self, start: Overlaps) -> Overlaps:
         """Rates of change of overlaps, in their place."""
         rate = self.rate(0.0, self.state(start))
-        return Overlaps.unchecked(rate.Q, rate.M, jnp.zeros_like(start.P), rate.a, start.dim)
+        return Overlaps.unchecked(
+            rate.Q, rate.M, jnp.zeros_like(start.P), rate.a, start.dim
+        )
 
     def state(self, start: Overlaps) -> Overlap:
         """(Q, M, a), with the second layer of the problem where the overlaps have none.
@@ -210,10 +247,17 @@ class VectorField(eqx.Module):
         start : Overlaps
             A single point.
         """
-        return Overlap(*map(jnp.asarray, (start.Q, start.M, self.layer if start.a is None else start.a)))
+        return Overlap(
+            *map(
+                jnp.asarray,
+                (start.Q, start.M, self.layer if start.a is None else start.a),
+            )
+        )
 
 
-def vector_field(problem: Problem, algorithm: SGD, at: Overlaps | None = None) -> VectorField:
+def vector_field(
+    problem: Problem, algorithm: SGD, at: Overlaps | None = None
+) -> VectorField:
     """The right-hand side of the ODE, in the regime of the algorithm's laws.
 
     Parameters
@@ -228,7 +272,9 @@ def vector_field(problem: Problem, algorithm: SGD, at: Overlaps | None = None) -
     >>> from twolayer.task.scaling import d
     >>> problem, start = Problem("He2(z1)", "He2"), Overlaps([[1.0]], [[0.5]])
     >>> def pull(lr):
-    ...     return vector_field(problem, SGD(lr=lr / d, geometry="projected"))(start).M[0, 0]
+    ...     return vector_field(problem, SGD(lr=lr / d, geometry="projected"))(start).M[
+    ...         0, 0
+    ...     ]
     >>> with jax.enable_x64(True):
     ...     round(float(pull(0.1)), 6), round(float(jax.grad(pull)(0.1)), 6)
     (0.6, -9.0)
@@ -236,12 +282,21 @@ def vector_field(problem: Problem, algorithm: SGD, at: Overlaps | None = None) -
     expect(Problem, "problem", problem)
     expect(SGD, "algorithm", algorithm).check_constant("tl.pure.vector_field")
     if algorithm.rule is not None and algorithm.rule.adapts is not None:
-        raise Refused("vector_field", f"the rate of {algorithm.rule} is part of the state, and no number")
+        raise Refused(
+            "vector_field",
+            f"the rate of {algorithm.rule} is part of the state, and no number",
+        )
     regime = regime_of(algorithm)
     if algorithm.reused or not regime.continuous:
-        why = "samples are reused" if algorithm.reused else f"the regime is {regime.name}"
+        why = (
+            "samples are reused" if algorithm.reused else f"the regime is {regime.name}"
+        )
         raise Refused("vector_field", f"there is no equation of motion where {why}")
-    reason = layers_apart(algorithm) or memory_beyond(algorithm) or unaveraged(algorithm.rule)
+    reason = (
+        layers_apart(algorithm)
+        or memory_beyond(algorithm)
+        or unaveraged(algorithm.rule)
+    )
     if reason is not None or (reason := two_laws(problem, algorithm)) is not None:
         raise Refused("vector_field", reason)
     if algorithm.rule is not None and algorithm.rule.relabels:
@@ -250,14 +305,22 @@ def vector_field(problem: Problem, algorithm: SGD, at: Overlaps | None = None) -
 
 
 def field_with(
-    engine: Engine, problem: Problem, algorithm: SGD, limit: Limit | None = None, blocks: Blocks | None = None
+    engine: Engine,
+    problem: Problem,
+    algorithm: SGD,
+    limit: Limit | None = None,
+    blocks: Blocks | None = None,
 ) -> VectorField:
     """The right-hand side with a given engine; the limit is that of the regime, or another one."""
     regime = regime_of(algorithm)
     noisy = limit is not None or regime.noise > 0
-    limit = as_data(limit_in(regime, algorithm, problem.divisor) if limit is None else limit)
+    limit = as_data(
+        limit_in(regime, algorithm, problem.divisor) if limit is None else limit
+    )
     noise = jnp.asarray(problem.noise, float)
-    return VectorField(engine, limit, noise, problem.a(), form_of(algorithm).flow, noisy, blocks)
+    return VectorField(
+        engine, limit, noise, problem.a(), form_of(algorithm).flow, noisy, blocks
+    )
 
 
 def integrate(
@@ -295,10 +358,15 @@ def integrate(
     Examples
     --------
     >>> from twolayer.task.scaling import d
-    >>> problem, start = Problem("He2(z1)", "He2", noise=0.1), Overlaps([[1.0]], [[0.5]])
+    >>> problem, start = (
+    ...     Problem("He2(z1)", "He2", noise=0.1),
+    ...     Overlaps([[1.0]], [[0.5]]),
+    ... )
     >>> def risk(lr):
     ...     field = vector_field(problem, SGD(lr=lr / d, geometry="projected"))
-    ...     return averages(problem)(integrate(field, start, jnp.array([2.0]))[-1]).excess_risk
+    ...     return averages(problem)(
+    ...         integrate(field, start, jnp.array([2.0]))[-1]
+    ...     ).excess_risk
     >>> with jax.enable_x64(True):
     ...     round(float(jax.grad(risk)(0.05)), 4)
     0.2123
@@ -321,7 +389,9 @@ def integrate(
         y0=field.state(start),
         saveat=diffrax.SaveAt(ts=times),
         stepsize_controller=diffrax.PIDController(rtol=rtol, atol=rtol * 1e-2),
-        adjoint=diffrax.ForwardMode() if forward else diffrax.RecursiveCheckpointAdjoint(),
+        adjoint=diffrax.ForwardMode()
+        if forward
+        else diffrax.RecursiveCheckpointAdjoint(),
         max_steps=positive_integer("max_steps", max_steps),
     )
     path = solution.ys
@@ -417,7 +487,11 @@ class Mean(eqx.Module):
             A single point.
         """
         n, a = self.step.form.copies, self.layer if start.a is None else start.a
-        return Rows(jnp.tile(start.Q, (n, n)), jnp.tile(start.M, (n, 1)), jnp.tile(jnp.asarray(a), n))
+        return Rows(
+            jnp.tile(start.Q, (n, n)),
+            jnp.tile(start.M, (n, 1)),
+            jnp.tile(jnp.asarray(a), n),
+        )
 
     def __call__(self, state: Rows) -> Rows:
         """The state after one step."""
@@ -435,7 +509,9 @@ class Mean(eqx.Module):
         return Overlaps.unchecked(now.Q, now.M, self.step.P, now.a, None)
 
 
-def mean_step(problem: Problem, algorithm: SGD, dim: int | None = None, at: Overlaps | None = None) -> Mean:
+def mean_step(
+    problem: Problem, algorithm: SGD, dim: int | None = None, at: Overlaps | None = None
+) -> Mean:
     """The mean of one step at dimension d, or as d → ∞ for giant steps.
 
     Parameters
@@ -457,16 +533,26 @@ def mean_step(problem: Problem, algorithm: SGD, dim: int | None = None, at: Over
     expect(Problem, "problem", problem)
     expect(SGD, "algorithm", algorithm).check_plain("tl.pure.mean_step")
     dim = None if dim is None else positive_integer("dim", dim)
-    reason = memory_beyond(algorithm) or (layers_apart(algorithm) if dim is None else None)
+    reason = memory_beyond(algorithm) or (
+        layers_apart(algorithm) if dim is None else None
+    )
     if reason is not None:
         raise Refused("mean_step", reason)
     form = form_of(algorithm)
     nodes, terms = None, Terms()
     if dim is None:
         if regime_of(algorithm).name != "giant steps":
-            raise Refused("mean_step", "as d → ∞ steps are of order one only for lr = O(1) and batches of order d")
+            raise Refused(
+                "mean_step",
+                "as d → ∞ steps are of order one only for lr = O(1) and batches of order d",
+            )
         batch = algorithm.batch
-        weights = Weights(1 / batch.coefficient if batch.exponent < 1 + 1e-9 else 0.0, 0.0, True, problem.noise)
+        weights = Weights(
+            1 / batch.coefficient if batch.exponent < 1 + 1e-9 else 0.0,
+            0.0,
+            True,
+            problem.noise,
+        )
     else:
         n_b = algorithm.batch_at(dim)
         weights = Weights(dim / n_b, 1 / n_b, True, problem.noise)
@@ -474,7 +560,10 @@ def mean_step(problem: Problem, algorithm: SGD, dim: int | None = None, at: Over
         nodes = StepNodes.of(problem, algorithm)
     rates = as_data(coefficients_of(algorithm, problem.divisor, dim))
     engine = _engine(problem, algorithm.drive, at)
-    return Mean(MeanStep(engine, rates, weights, problem.P, form, terms, nodes, None), problem.a())
+    return Mean(
+        MeanStep(engine, rates, weights, problem.P, form, terms, nodes, None),
+        problem.a(),
+    )
 
 
 class ChainStep(eqx.Module):
@@ -491,7 +580,9 @@ class ChainStep(eqx.Module):
 
     Examples
     --------
-    >>> step = chain_step(Problem("He2(z1)", "He2"), SGD(lr="0.05/d", geometry="projected"), dim=1000)
+    >>> step = chain_step(
+    ...     Problem("He2(z1)", "He2"), SGD(lr="0.05/d", geometry="projected"), dim=1000
+    ... )
     >>> step.draws
     4
     """
@@ -517,12 +608,18 @@ class ChainStep(eqx.Module):
         A, B = rows_of(start.Q, start.M, self.inverse)
         spare = jnp.zeros((self.at.p, max(0, self.at.columns - self.at.p)))
         a = jnp.asarray(self.layer if start.a is None else start.a)
-        return Memory.at_rest(self.at.form, jnp.concatenate([A, B[:, : self.at.columns], spare], axis=1), a)
+        return Memory.at_rest(
+            self.at.form,
+            jnp.concatenate([A, B[:, : self.at.columns], spare], axis=1),
+            a,
+        )
 
     def __call__(self, state: Memory, normals: Float[Array, " draws"]) -> Memory:
         """The state after one step, from normals (draws,). Cost O(n_b p (p + k) + p³)."""
         at, own = self.at, self.at.batch * self.at.width
-        sums = batch_sums(at, self.frame, state.now, normals[:own].reshape(at.batch, at.width))
+        sums = batch_sums(
+            at, self.frame, state.now, normals[:own].reshape(at.batch, at.width)
+        )
         T = at.factor.build(normals[own:], self.frame.table)
         return exact_step(at, self.frame.rates, state, sums, T)[0]
 
@@ -535,7 +632,9 @@ class ChainStep(eqx.Module):
             From `start` or from a step.
         """
         Q, M = overlaps(state.now.W, self.frame.L)
-        return Overlaps.unchecked(Q, M, self.frame.L @ self.frame.L.T, state.now.a, None)
+        return Overlaps.unchecked(
+            Q, M, self.frame.L @ self.frame.L.T, state.now.a, None
+        )
 
 
 def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
@@ -550,11 +649,15 @@ def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
 
     Examples
     --------
-    >>> step = chain_step(Problem("He2(z1)", "He2"), SGD(lr="0.05/d", geometry="projected"), dim=1000)
+    >>> step = chain_step(
+    ...     Problem("He2(z1)", "He2"), SGD(lr="0.05/d", geometry="projected"), dim=1000
+    ... )
     >>> def run(key):
     ...     state = step.start(Overlaps([[1.0]], [[0.5]]))
     ...     normals = jax.random.normal(key, (100, step.draws))
-    ...     return step.overlaps(jax.lax.scan(lambda y, x: (step(y, x), None), state, normals)[0]).M[0, 0]
+    ...     return step.overlaps(
+    ...         jax.lax.scan(lambda y, x: (step(y, x), None), state, normals)[0]
+    ...     ).M[0, 0]
     >>> with jax.enable_x64(True):
     ...     jax.vmap(run)(jax.random.split(jax.random.key(0), 8)).shape
     (8,)
@@ -564,7 +667,9 @@ def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
     dim = positive_integer("dim", dim)
     problem.require_isotropic("tl.pure.chain_step")
     if algorithm.reused:
-        raise Refused("chain_step", "samples are reused, so the overlaps are no Markov chain")
+        raise Refused(
+            "chain_step", "samples are reused, so the overlaps are no Markov chain"
+        )
     L, inverse = target_frame(problem.P)
     form, batch, p = form_of(algorithm), algorithm.batch_at(dim), problem.p
     least = p * (1 + form.copies) + L.shape[1]
@@ -574,6 +679,13 @@ def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
         )
     columns = p * form.copies
     factor = GramFactor(min(p, batch), dim - L.shape[1] - columns)
-    at = Reduced(kernel_of(problem, algorithm), form, p, L.shape[1], columns, batch, factor)
+    at = Reduced(
+        kernel_of(problem, algorithm), form, p, L.shape[1], columns, batch, factor
+    )
     rates = as_data(coefficients_of(algorithm, problem.divisor, dim))
-    return ChainStep(at, Frame(rates, L, factor.table(), jnp.asarray(problem.noise, float)), inverse, problem.a())
+    return ChainStep(
+        at,
+        Frame(rates, L, factor.table(), jnp.asarray(problem.noise, float)),
+        inverse,
+        problem.a(),
+    )

@@ -11,4 +11,11 @@ from twolayer.analysis.relu_students import (
     symmetric_pair,
 )
 
-__all__ = ["ReluStudents", "SymmetricPair", "aligned_excess", "cubic_bound", "relu_students", "symmetric_pair"]
+__all__ = [
+    "ReluStudents",
+    "SymmetricPair",
+    "aligned_excess",
+    "cubic_bound",
+    "relu_students",
+    "symmetric_pair",
+]

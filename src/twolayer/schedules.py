@@ -14,4 +14,14 @@ from twolayer.task.schedules import (
     warmup,
 )
 
-__all__ = ["Schedule", "cosine", "custom", "inverse", "linear", "piecewise", "power", "table", "warmup"]
+__all__ = [
+    "Schedule",
+    "cosine",
+    "custom",
+    "inverse",
+    "linear",
+    "piecewise",
+    "power",
+    "table",
+    "warmup",
+]

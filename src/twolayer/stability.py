@@ -9,4 +9,11 @@ from twolayer.analysis.stability.critical import perfect_point
 from twolayer.analysis.stability.plateaus import Plateau, Plateaus, plateaus
 from twolayer.analysis.stability.points import FixedPoint, FixedPoints
 
-__all__ = ["FixedPoint", "FixedPoints", "Plateau", "Plateaus", "perfect_point", "plateaus"]
+__all__ = [
+    "FixedPoint",
+    "FixedPoints",
+    "Plateau",
+    "Plateaus",
+    "perfect_point",
+    "plateaus",
+]

@@ -48,7 +48,9 @@ class Report(NamedTuple):
     @property
     def clean(self) -> bool:
         """Whether the package behaved."""
-        return self.end != "broken" and not (self.end == "refused" and self.seconds > SLOW)
+        return self.end != "broken" and not (
+            self.end == "refused" and self.seconds > SLOW
+        )
 
 
 @contextlib.contextmanager
@@ -79,11 +81,17 @@ def tried(case: Case) -> Report:
     except InputError as error:
         end, detail = "refused", str(error)
         if "\n" in detail or len(detail) > 2000:
-            end, detail = "broken", f"a message of {len(detail)} characters: {detail[:200]!r}"
+            end, detail = (
+                "broken",
+                f"a message of {len(detail)} characters: {detail[:200]!r}",
+            )
     except RunFailed as error:
         end, detail = "failed", str(error)
     except Exception as error:
-        end, detail = "broken", f"{type(error).__name__}: {short(str(error), 300)} at {_where(error)}"
+        end, detail = (
+            "broken",
+            f"{type(error).__name__}: {short(str(error), 300)} at {_where(error)}",
+        )
     return Report(end, wall.perf_counter() - began, detail)
 
 

@@ -63,7 +63,11 @@ def work(kind: str, seed: int, first: int, last: int, out: Path) -> None:
             case = maker(Random(f"{kind} {seed} {number}"))
             report = tried(case)
             grown, held = _memory() - held, max(held, _memory())
-            told: dict[str, Any] = {"end": report.end, "seconds": round(report.seconds, 3), "grown": grown}
+            told: dict[str, Any] = {
+                "end": report.end,
+                "seconds": round(report.seconds, 3),
+                "grown": grown,
+            }
             if not report.clean or grown > ROOM:
                 told |= {"text": case.text, "detail": report.detail}
             log.write(json.dumps(told) + "\n")
@@ -72,17 +76,33 @@ def work(kind: str, seed: int, first: int, last: int, out: Path) -> None:
 
 def read(log: Path) -> list[dict[str, Any]]:
     """The lines of a log."""
-    return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
+    return (
+        [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+        if log.exists()
+        else []
+    )
 
 
 def watched(kind: str, seed: int, cases: int, log: Path, until: float) -> None:
     """Workers one after the other until all cases are tried, or time is up; one that hangs is killed."""
     first = sum("end" in line for line in read(log))
     while first < cases and wall.monotonic() < until:
-        command = [sys.executable, "-m", "tests.fuzz", "--worker", kind, str(seed), str(first), str(cases), str(log)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.fuzz",
+            "--worker",
+            kind,
+            str(seed),
+            str(first),
+            str(cases),
+            str(log),
+        ]
         with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
             environment = {**os.environ, "TMPDIR": scratch}
-            process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                command, env=environment, stderr=subprocess.DEVNULL
+            )
             seen, since = -1, wall.monotonic()
             while process.poll() is None:
                 wall.sleep(0.2)
@@ -102,9 +122,19 @@ def watched(kind: str, seed: int, cases: int, log: Path, until: float) -> None:
                 sys.exit(f"workers of {kind} do not start: exit code {code}")
             return
         first = begun[-1]["number"] + 1
-        why = f"killed after {PATIENCE} s" if code == -signal.SIGKILL else f"died with code {code}"
+        why = (
+            f"killed after {PATIENCE} s"
+            if code == -signal.SIGKILL
+            else f"died with code {code}"
+        )
         with log.open("a", encoding="utf-8") as file:
-            known = {"end": "broken", "seconds": 0.0, "grown": 0, "text": f"number {first - 1}", "detail": why}
+            known = {
+                "end": "broken",
+                "seconds": 0.0,
+                "grown": 0,
+                "text": f"number {first - 1}",
+                "detail": why,
+            }
             file.write(json.dumps(known) + "\n")
 
 
@@ -113,16 +143,23 @@ def told(kind: str, log: Path) -> bool:
     ends = [line for line in read(log) if "end" in line]
     counts = collections.Counter(line["end"] for line in ends)
     faults = [line for line in ends if "detail" in line]
-    slowest = max((line["seconds"] for line in ends if line["end"] == "refused"), default=0.0)
+    slowest = max(
+        (line["seconds"] for line in ends if line["end"] == "refused"), default=0.0
+    )
     grown = max((line["grown"] for line in ends), default=0)
     shown = ", ".join(f"{count} {end}" for end, count in sorted(counts.items()))
     print(f"{kind}: {len(ends)} cases, {len(faults)} faults; {shown}", end="; ")
-    print(f"slowest refusal {slowest:.2f} s, largest growth {grown / 2**20:.0f} MiB", flush=True)
+    print(
+        f"slowest refusal {slowest:.2f} s, largest growth {grown / 2**20:.0f} MiB",
+        flush=True,
+    )
     by_place = collections.defaultdict(list)
     for fault in faults:
         by_place[fault["detail"].split(" at ")[-1]].append(fault)
     for found in sorted(by_place.values(), key=len, reverse=True)[:SHOWN]:
-        print(f"  {len(found):5} × {found[0]['detail']}  ({found[0]['seconds']} s)\n          {found[0]['text'][:400]}")
+        print(
+            f"  {len(found):5} × {found[0]['detail']}  ({found[0]['seconds']} s)\n          {found[0]['text'][:400]}"
+        )
     return not faults
 
 
@@ -133,11 +170,23 @@ def main() -> int:
         work(kind, int(seed), int(first), int(last), Path(out))
         return 0
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--cases", type=int, default=10_000, help="of all kinds together (default 10000)")
+    parser.add_argument(
+        "--cases",
+        type=int,
+        default=10_000,
+        help="of all kinds together (default 10000)",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=KINDS, help="one kind instead of all")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="end after so many")
-    parser.add_argument("--log", type=Path, metavar="FOLDER", help="keep the cases there, and go on with them")
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="end after so many"
+    )
+    parser.add_argument(
+        "--log",
+        type=Path,
+        metavar="FOLDER",
+        help="keep the cases there, and go on with them",
+    )
     args = parser.parse_args()
     kinds = {args.only: 1} if args.only else KINDS
     clean, until = True, wall.monotonic() + args.seconds
@@ -146,7 +195,13 @@ def main() -> int:
         folder.mkdir(exist_ok=True)
         for kind, share in kinds.items():
             log = folder / f"{kind}-{args.seed}.jsonl"
-            watched(kind, args.seed, -(-args.cases * share // sum(kinds.values())), log, until)
+            watched(
+                kind,
+                args.seed,
+                -(-args.cases * share // sum(kinds.values())),
+                log,
+                until,
+            )
             clean = told(kind, log) and clean
     print(f"a refusal counts as slow after {SLOW:g} s; seed {args.seed}")
     return 0 if clean else 1

@@ -44,7 +44,9 @@ def start() -> tl.Overlaps:
 
 @functools.cache
 def result() -> xr.Dataset:
-    return tl.solve(problem(), algorithm(), tl.Chain(50), start(), steps=8, save=4, seeds=2)
+    return tl.solve(
+        problem(), algorithm(), tl.Chain(50), start(), steps=8, save=4, seeds=2
+    )
 
 
 @functools.cache
@@ -64,22 +66,51 @@ def double(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _run() -> dict[str, Any]:
-    return {"problem": problem(), "algorithm": algorithm(), "method": tl.Chain(50), "start": start(), "steps": 10}
+    return {
+        "problem": problem(),
+        "algorithm": algorithm(),
+        "method": tl.Chain(50),
+        "start": start(),
+        "steps": 10,
+    }
 
 
 def _more() -> dict[str, Any]:
-    return {"save": 3, "seeds": 2, "seed": 1, "until": tl.Until("overlap", 0.9), "progress": False, "throw": True}
+    return {
+        "save": 3,
+        "seeds": 2,
+        "seed": 1,
+        "until": tl.Until("overlap", 0.9),
+        "progress": False,
+        "throw": True,
+    }
 
 
 def _swept() -> dict[str, Any]:
-    known = {"problem": problem(), "algorithm": algorithm(), "method": tl.Chain(50), "over": {"method.dim": [20, 40]}}
-    known |= {"start": "random", "steps": 10, "save": 3, "until": None, "dim": None, "seeds": 2, "seed": 1}
+    known = {
+        "problem": problem(),
+        "algorithm": algorithm(),
+        "method": tl.Chain(50),
+        "over": {"method.dim": [20, 40]},
+    }
+    known |= {
+        "start": "random",
+        "steps": 10,
+        "save": 3,
+        "until": None,
+        "dim": None,
+        "seeds": 2,
+        "seed": 1,
+    }
     return known | {"streams": "independent", "reduce": "final"}
 
 
 def _table() -> dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]]]:
     """Every public function with arguments that it takes."""
-    plain, own = (lambda: {"problem": problem()}), (lambda: {"problem": problem(), "algorithm": algorithm()})
+    plain, own = (
+        (lambda: {"problem": problem()}),
+        (lambda: {"problem": problem(), "algorithm": algorithm()}),
+    )
     escape = lambda: {"problem": retrieval(), "algorithm": algorithm()}  # noqa: E731
     laws = {"horizon": 2.0, "floor": 0.1, "after": 0.5, "clock": "alpha"}
     return {
@@ -234,7 +265,9 @@ def call(rnd: Random) -> Case:
     name = rnd.choice(sorted(TABLE))
     function, known = TABLE[name]
     arguments = known()
-    for key in rnd.sample(sorted(arguments), min(len(arguments), rnd.choice((1, 1, 1, 2)))):
+    for key in rnd.sample(
+        sorted(arguments), min(len(arguments), rnd.choice((1, 1, 1, 2)))
+    ):
         arguments[key] = unexpected(rnd)
     told = ", ".join(f"{key}={short(value, 60)}" for key, value in arguments.items())
     return Case(f"{name}({told})", lambda: function(**arguments))

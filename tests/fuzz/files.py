@@ -25,20 +25,59 @@ from .values import NUMBERS, TEXTS
 def originals() -> Path:
     """A run, a run in stages, a comparison, a mean field and a sweep on disk."""
     folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
-    tl.save(tl.solve(problem(), algorithm(), tl.Chain(50), start(), steps=8, save=4, seeds=2), folder / "run.nc")
+    tl.save(
+        tl.solve(
+            problem(), algorithm(), tl.Chain(50), start(), steps=8, save=4, seeds=2
+        ),
+        folder / "run.nc",
+    )
     stages = [tl.Stage(algorithm(), steps=3, save=2)] * 2
-    tl.save(tl.solve_stages(problem(), stages, tl.Chain(50), start(), seeds=2), folder / "stages.nc")
-    both = tl.compare(problem(), algorithm(), [tl.Chain(50), tl.Map(50)], start(), steps=8, save=4, seeds=4)
+    tl.save(
+        tl.solve_stages(problem(), stages, tl.Chain(50), start(), seeds=2),
+        folder / "stages.nc",
+    )
+    both = tl.compare(
+        problem(),
+        algorithm(),
+        [tl.Chain(50), tl.Map(50)],
+        start(),
+        steps=8,
+        save=4,
+        seeds=4,
+    )
     tl.save(both, folder / "compare.nc")
     over = {"method.dim": [20, 40]}
-    tl.sweep(problem(), algorithm(), tl.Chain(20), over, steps=4, seeds=2, store=folder / "sweep.zarr", progress=False)
+    tl.sweep(
+        problem(),
+        algorithm(),
+        tl.Chain(20),
+        over,
+        steps=4,
+        seeds=2,
+        store=folder / "sweep.zarr",
+        progress=False,
+    )
     return folder
 
 
 def _leaf(rnd: Random) -> Any:
     """Some value of JSON."""
-    pool = (*(x for x in NUMBERS if isinstance(x, int | float)), *(x for x in TEXTS if isinstance(x, str)))
-    return rnd.choice((None, [], {}, [1], {"a": 1}, "<function f>", rnd.choice(pool), rnd.choice(pool)))
+    pool = (
+        *(x for x in NUMBERS if isinstance(x, int | float)),
+        *(x for x in TEXTS if isinstance(x, str)),
+    )
+    return rnd.choice(
+        (
+            None,
+            [],
+            {},
+            [1],
+            {"a": 1},
+            "<function f>",
+            rnd.choice(pool),
+            rnd.choice(pool),
+        )
+    )
 
 
 def spoil_json(rnd: Random, tree: Any) -> Any:
@@ -49,7 +88,10 @@ def spoil_json(rnd: Random, tree: Any) -> Any:
         if kind == 0:
             return {k: v for k, v in tree.items() if k != key}
         if kind == 1:
-            return {**tree, rnd.choice(("extra", "name", "dim", "__class__")): _leaf(rnd)}
+            return {
+                **tree,
+                rnd.choice(("extra", "name", "dim", "__class__")): _leaf(rnd),
+            }
         return {**tree, key: spoil_json(rnd, tree[key])}
     if isinstance(tree, list) and tree and rnd.random() < 0.7:
         i = rnd.randrange(len(tree))
@@ -66,12 +108,24 @@ def _spoil_variables(rnd: Random, dataset: xr.Dataset) -> xr.Dataset:
     if kind == 1 and dataset[name].dims:
         return dataset.isel({dataset[name].dims[0]: slice(0, rnd.randrange(2))})
     if kind == 2:
-        return dataset.assign({name: ((), rnd.choice((1.0, "x", 3)))}) if name not in dataset.dims else dataset
+        return (
+            dataset.assign({name: ((), rnd.choice((1.0, "x", 3)))})
+            if name not in dataset.dims
+            else dataset
+        )
     if kind == 3 and dataset[name].dtype.kind == "f":
-        return dataset.assign({name: dataset[name] * rnd.choice((np.nan, np.inf, -1.0, 1e200))})
+        return dataset.assign(
+            {name: dataset[name] * rnd.choice((np.nan, np.inf, -1.0, 1e200))}
+        )
     if kind == 4 and dataset[name].dims and name not in dataset.dims:
-        return dataset.assign({name: (dataset[name].dims[::-1], dataset[name].values.T)})
-    return dataset.assign({name: dataset[name].astype(str)}) if name not in dataset.dims else dataset
+        return dataset.assign(
+            {name: (dataset[name].dims[::-1], dataset[name].values.T)}
+        )
+    return (
+        dataset.assign({name: dataset[name].astype(str)})
+        if name not in dataset.dims
+        else dataset
+    )
 
 
 def _semantic(rnd: Random, source: Path, target: Path) -> None:
@@ -89,7 +143,21 @@ def _semantic(rnd: Random, source: Path, target: Path) -> None:
         if kind == 0:
             del attrs[key]
         elif kind == 1:
-            attrs[key] = rnd.choice(("", "{", "[]", "null", "3", '"x"', "twolayer/2", "twolayer/99", 3, 0.5, [1, 2]))
+            attrs[key] = rnd.choice(
+                (
+                    "",
+                    "{",
+                    "[]",
+                    "null",
+                    "3",
+                    '"x"',
+                    "twolayer/2",
+                    "twolayer/99",
+                    3,
+                    0.5,
+                    [1, 2],
+                )
+            )
         else:
             try:
                 attrs[key] = json.dumps(spoil_json(rnd, json.loads(text)))
@@ -109,7 +177,17 @@ def _bytes(rnd: Random, source: Path, target: Path) -> None:
     if kind == 0:
         data = data[: rnd.randrange(len(data))]
     elif kind == 1:
-        data = bytearray(rnd.choice((b"", b"\x89HDF\r\n\x1a\n", b"CDF\x01", b"\x80\x04K\x01.", b"PK\x03\x04" * 9)))
+        data = bytearray(
+            rnd.choice(
+                (
+                    b"",
+                    b"\x89HDF\r\n\x1a\n",
+                    b"CDF\x01",
+                    b"\x80\x04K\x01.",
+                    b"PK\x03\x04" * 9,
+                )
+            )
+        )
     else:
         for _ in range(rnd.choice((1, 3, 30))):
             data[rnd.randrange(len(data))] = rnd.randrange(256)
@@ -137,7 +215,12 @@ def use(found: Any, which: int) -> None:
 def result(rnd: Random) -> Case:
     """A result file from somewhere, and one thing done with it."""
     name = rnd.choice(("run.nc", "run.nc", "stages.nc", "compare.nc"))
-    state, way, which, source = rnd.getrandbits(64), rnd.random() < 0.7, rnd.randrange(6), originals() / name
+    state, way, which, source = (
+        rnd.getrandbits(64),
+        rnd.random() < 0.7,
+        rnd.randrange(6),
+        originals() / name,
+    )
 
     def call() -> None:
         own = Random(state)
@@ -154,7 +237,11 @@ def result(rnd: Random) -> Case:
 
 def store(rnd: Random) -> Case:
     """A store of a sweep from somewhere: read, resumed or merged."""
-    state, which, source = rnd.getrandbits(64), rnd.randrange(3), originals() / "sweep.zarr"
+    state, which, source = (
+        rnd.getrandbits(64),
+        rnd.randrange(3),
+        originals() / "sweep.zarr",
+    )
 
     def call() -> None:
         own = Random(state)
@@ -167,7 +254,16 @@ def store(rnd: Random) -> Case:
                 tl.load(path)
             elif which == 1:
                 over = {"method.dim": [20, 40]}
-                tl.sweep(problem(), algorithm(), tl.Chain(20), over, steps=4, seeds=3, store=path, progress=False)
+                tl.sweep(
+                    problem(),
+                    algorithm(),
+                    tl.Chain(20),
+                    over,
+                    steps=4,
+                    seeds=3,
+                    store=path,
+                    progress=False,
+                )
                 raise Begun
             else:
                 tl.sweeps.merge_sweeps(Path(folder) / "y.zarr", path)

@@ -22,7 +22,29 @@ from .values import NUMBERS, TEXTS
 
 ATOMS = ("z1", "z2", "z", "d", "2", "0.5", "1e3", "1e308", "1e-320", "He2", "He8", "h3", "He40", "relu", "erf", "sin",
          "exp", "log", "sqrt", "abs", "sign", "tanh", "pi", "e", "z64", "z65", "He", "z1z2", "_", "é", "0x1", "1_0")  # fmt: skip
-SIGNS = ("+", "-", "*", "/", "**", "(", ")", " ", ",", ".", "^", "%", "//", "[", "]", "=", "\n", "\t", "#", "'", "\\")
+SIGNS = (
+    "+",
+    "-",
+    "*",
+    "/",
+    "**",
+    "(",
+    ")",
+    " ",
+    ",",
+    ".",
+    "^",
+    "%",
+    "//",
+    "[",
+    "]",
+    "=",
+    "\n",
+    "\t",
+    "#",
+    "'",
+    "\\",
+)
 READERS: tuple[Callable[[str], Any], ...] = (
     lambda text: parse(text).polynomial,
     lambda text: parse(text, "z").latex,
@@ -49,7 +71,15 @@ def spoilt(rnd: Random, text: str) -> str:
     """A text with some letters gone, doubled, exchanged or new."""
     for _ in range(rnd.choice((0, 1, 1, 2, 5))):
         i, j = sorted(rnd.randrange(len(text) + 1) for _ in range(2))
-        new = rnd.choice((*ATOMS, *SIGNS, chr(rnd.randrange(1, 0x2FFF)), "\x00", str(rnd.choice(NUMBERS))[:40]))
+        new = rnd.choice(
+            (
+                *ATOMS,
+                *SIGNS,
+                chr(rnd.randrange(1, 0x2FFF)),
+                "\x00",
+                str(rnd.choice(NUMBERS))[:40],
+            )
+        )
         text = rnd.choice((text[:i] + text[j:], text[:i] + new + text[i:], text[:j] + text[i:j] * 3 + text[j:],
                            text[:i] + new + text[j:]))  # fmt: skip
         text = text[:5000]
@@ -60,7 +90,9 @@ def expression(rnd: Random) -> Case:
     """A formula for one of its readers."""
     reader = rnd.randrange(len(READERS))
     text = spoilt(rnd, formula(rnd))
-    return Case(f"expression {reader}: {short(text, 300)}", lambda: READERS[reader](text))
+    return Case(
+        f"expression {reader}: {short(text, 300)}", lambda: READERS[reader](text)
+    )
 
 
 GOOD = """\
@@ -97,7 +129,9 @@ def _value(rnd: Random) -> str:
     if kind == 0:
         return repr(rnd.choice(NUMBERS))[:60]
     if kind == 1:
-        return '"' + str(rnd.choice(TEXTS))[:60].replace('"', "").replace("\\", "") + '"'
+        return (
+            '"' + str(rnd.choice(TEXTS))[:60].replace('"', "").replace("\\", "") + '"'
+        )
     return rnd.choice(("[]", "[[1.0]]", "{}", "true", "nan", "inf", "[1, 'a']", "-1", "0", "1e400", "9" * 30, '"""a"""',
                        "07:32:00", "[[[]]]", '{a = 1}', "0.5", "3", '"He2(z1)"', '"z1*z2"', '["ode"]', '["vectors"]'))  # fmt: skip
 
@@ -126,10 +160,14 @@ def task(rnd: Random) -> Case:
             path.write_text(text, encoding="utf-8")
             heard = io.StringIO()
             with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(heard):
-                code = main([command, str(path), *more, "--out", str(Path(folder) / "out")])
+                code = main(
+                    [command, str(path), *more, "--out", str(Path(folder) / "out")]
+                )
         if code == 2:
             said = [
-                line for line in heard.getvalue().splitlines() if not line.startswith("[")
+                line
+                for line in heard.getvalue().splitlines()
+                if not line.startswith("[")
             ]  # runs announce themselves
             raise InputError("\n".join(said))
         assert code in (0, 1), f"exit code {code}"

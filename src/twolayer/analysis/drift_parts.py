@@ -78,7 +78,9 @@ class Rates:
     @property
     def total(self) -> Part:
         """The right-hand side of the ODE: the sum of the two parts."""
-        return Part(*(x + y for x, y in zip(self.gradient_flow, self.variance, strict=True)))
+        return Part(
+            *(x + y for x, y in zip(self.gradient_flow, self.variance, strict=True))
+        )
 
     @cached_property
     def covariance(self) -> np.ndarray:
@@ -87,7 +89,9 @@ class Rates:
         Examples
         --------
         >>> near = Overlaps([[1.0]], [[0.0]])
-        >>> rates(Problem("z1**2", "square"), SGD(lr="0.1/d", geometry="projected"), near).covariance[0, 0].round(6)
+        >>> rates(
+        ...     Problem("z1**2", "square"), SGD(lr="0.1/d", geometry="projected"), near
+        ... ).covariance[0, 0].round(6)
         np.float64(48.0)
         """
         return _covariance(*self._at)
@@ -98,11 +102,17 @@ class Rates:
         (p, k), algorithm = self.total.M.shape, self._at[1]
         overlaps = [f"M[{j + 1},{r + 1}]" for j in range(p) for r in range(k)]
         gram = [f"Q[{j + 1},{l + 1}]" for j in range(p) for l in range(j, p)]
-        return overlaps + gram + [f"a[{j + 1}]" for j in range(p) if algorithm.train_second_layer]
+        return (
+            overlaps
+            + gram
+            + [f"a[{j + 1}]" for j in range(p) if algorithm.train_second_layer]
+        )
 
 
 @float64
-def rates(problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None = None) -> Rates:
+def rates(
+    problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None = None
+) -> Rates:
     """The right-hand side of the ODE at one point, as the sum of its two parts.
 
     Parameters
@@ -118,9 +128,16 @@ def rates(problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None 
 
     Examples
     --------
-    >>> problem, start = Problem("z1**2", "square", noise=0.1), Overlaps([[1.0]], [[0.5]])
+    >>> problem, start = (
+    ...     Problem("z1**2", "square", noise=0.1),
+    ...     Overlaps([[1.0]], [[0.5]]),
+    ... )
     >>> both = rates(problem, SGD(lr="0.2/d"), start)
-    >>> both.regime, both.gradient_flow.Q.round(6).tolist(), both.variance.Q.round(6).tolist()
+    >>> (
+    ...     both.regime,
+    ...     both.gradient_flow.Q.round(6).tolist(),
+    ...     both.variance.Q.round(6).tolist(),
+    ... )
     ('Saad–Solla', [[-6.0]], [[7.28]])
     >>> float(abs(rates(problem, SGD(lr="0.2*d**-2"), start).variance.Q).max())
     0.0
@@ -145,17 +162,37 @@ def rates(problem: Problem, algorithm: SGD, start: Overlaps, method: ODE | None 
     )
     field = field_with(averager.engine, problem, algorithm)
     zero = jnp.zeros(())
-    flow = _part(dataclasses.replace(field, limit=field.limit._replace(noise=zero)), point)
-    variance = _part(dataclasses.replace(field, limit=field.limit._replace(flow=zero, decay=zero, second=zero)), point)
-    error = relative_error(averager, averager.error(*point, problem.noise), problem, *point)
-    return Rates(flow, variance, regime_of(algorithm).name, averager.label, error, (problem, algorithm, point))
+    flow = _part(
+        dataclasses.replace(field, limit=field.limit._replace(noise=zero)), point
+    )
+    variance = _part(
+        dataclasses.replace(
+            field, limit=field.limit._replace(flow=zero, decay=zero, second=zero)
+        ),
+        point,
+    )
+    error = relative_error(
+        averager, averager.error(*point, problem.noise), problem, *point
+    )
+    return Rates(
+        flow,
+        variance,
+        regime_of(algorithm).name,
+        averager.label,
+        error,
+        (problem, algorithm, point),
+    )
 
 
 @float64
-def _covariance(problem: Problem, algorithm: SGD, point: tuple[np.ndarray, ...]) -> np.ndarray:
+def _covariance(
+    problem: Problem, algorithm: SGD, point: tuple[np.ndarray, ...]
+) -> np.ndarray:
     Q, M, a = map(jnp.asarray, point)
     rho = limit_in(regime_of(algorithm), algorithm, problem.divisor).noise
-    sigma = spread_of(problem, algorithm)(Q, M, a, problem.noise, jnp.asarray(rho, float))
+    sigma = spread_of(problem, algorithm)(
+        Q, M, a, problem.noise, jnp.asarray(rho, float)
+    )
     if form_of(algorithm).normalises:
         J = tangent(Q, M, algorithm.train_second_layer)
         sigma = J @ sigma @ J.T

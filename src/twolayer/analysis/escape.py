@@ -85,7 +85,11 @@ class EscapeTime:
 
     Examples
     --------
-    >>> times = escape_time(Problem("z1**2", "square"), SGD(lr="0.0833/d", geometry="projected"), dim=1000)
+    >>> times = escape_time(
+    ...     Problem("z1**2", "square"),
+    ...     SGD(lr="0.0833/d", geometry="projected"),
+    ...     dim=1000,
+    ... )
     >>> round(times.annealed, 3), round(times.steps.annealed)
     (1.153, 13842)
     """
@@ -116,7 +120,9 @@ class EscapeTime:
     def steps(self) -> EscapeTime:
         """The same in steps of SGD."""
         scaled: Options = {
-            f.name: None if getattr(self, f.name) is None else getattr(self, f.name) * self.per_time
+            f.name: None
+            if getattr(self, f.name) is None
+            else getattr(self, f.name) * self.per_time
             for f in dataclasses.fields(self)
             if f.name not in ("reached", "missing", "per_time")
         }
@@ -162,7 +168,9 @@ def escape_time(
     Examples
     --------
     >>> problem = Problem("z1**2", "square")
-    >>> times = escape_time(problem, SGD(lr="0.0833/d", geometry="projected"), dim=1000, threshold=0.1)
+    >>> times = escape_time(
+    ...     problem, SGD(lr="0.0833/d", geometry="projected"), dim=1000, threshold=0.1
+    ... )
     >>> round(times.annealed, 3), round(times.quenched, 3), round(times.corrected, 2)
     (1.153, 1.47, 1.32)
     """
@@ -172,7 +180,9 @@ def escape_time(
     T = check_threshold(threshold)
     rho = noise_ratio(problem, algorithm, dim)
     if not regime_of(algorithm).continuous:
-        raise InputError(f"The formulas of escape need steps that vanish as d grows, but got {algorithm!r}.")
+        raise InputError(
+            f"The formulas of escape need steps that vanish as d grows, but got {algorithm!r}."
+        )
     c = require_growth(problem, algorithm, rho)
     p = problem.p
     missing: dict[str, str] = {}
@@ -181,7 +191,9 @@ def escape_time(
     if p == 1 or T * dim >= LINEAR:
         annealed = annealed_time(p, dim, T, c)
     else:
-        missing = dict.fromkeys(("annealed", "quenched", "quenched_error"), unresolved(T * dim))
+        missing = dict.fromkeys(
+            ("annealed", "quenched", "quenched_error"), unresolved(T * dim)
+        )
     errors: tuple[float | None, float]
     if p == 1:
         quenched, errors = quenched_time(p, dim, T, c), (0.0, 0.0)
@@ -203,7 +215,10 @@ def escape_time(
         else:
             values = _linear(problem, dim, T, seed, samples, c)
             # start by start the ODE is close to the formula: only their difference is averaged over the few
-            beyond, quenched = (passage.times - values[:ODE_STARTS])[crossed], float(values.mean())
+            beyond, quenched = (
+                (passage.times - values[:ODE_STARTS])[crossed],
+                float(values.mean()),
+            )
             ode, error = quenched + float(beyond.mean()), float(standard_error(values))
             errors = (error, float(np.hypot(error, standard_error(beyond))))
     noisy, from_zero, unknown = followed_noise(p, dim, T, rho, problem.noise, quenched)
@@ -224,7 +239,13 @@ def escape_time(
 
 
 def passage_law(
-    problem: Problem, algorithm: SGD, dim: int, threshold: float = 0.1, *, samples: int = 20_000, seed: int = 0
+    problem: Problem,
+    algorithm: SGD,
+    dim: int,
+    threshold: float = 0.1,
+    *,
+    samples: int = 20_000,
+    seed: int = 0,
 ) -> np.ndarray:
     """The quenched formula at random starts: the law of escape times that the start alone brings about.
 
@@ -241,7 +262,10 @@ def passage_law(
 
     Examples
     --------
-    >>> problem, algorithm = Problem("z1**2", "square"), SGD(lr="0.0833/d", geometry="projected")
+    >>> problem, algorithm = (
+    ...     Problem("z1**2", "square"),
+    ...     SGD(lr="0.0833/d", geometry="projected"),
+    ... )
     >>> float(passage_law(problem, algorithm, 1000).mean().round(1))
     1.5
     """
@@ -251,22 +275,32 @@ def passage_law(
     return _linear(problem, dim, T, seed, positive_integer("samples", samples), c)
 
 
-def _linear(problem: Problem, dim: int, T: float, seed: int, samples: int, c: float) -> np.ndarray:
+def _linear(
+    problem: Problem, dim: int, T: float, seed: int, samples: int, c: float
+) -> np.ndarray:
     """The quenched formula at sampled starts, the first of which are those of the ODE."""
     starts, p = Overlaps.random(problem, dim, seed, size=samples), problem.p
     mu = dim * (starts.M**2).sum((1, 2))
     tau = dim * ((starts.Q**2).sum((1, 2)) - p)
-    return np.log((T * p * (p + 1) * dim + (2 * p * mu - tau) * (1 - T)) / (2 * p * mu)) / (2 * c)
+    return np.log(
+        (T * p * (p + 1) * dim + (2 * p * mu - tau) * (1 - T)) / (2 * p * mu)
+    ) / (2 * c)
 
 
 def resolved_threshold(problem: Problem, algorithm: SGD, dim: int) -> float:
     """The smallest T at which the correction by the noise of samples is given."""
     rho = noise_ratio(problem, algorithm, dim)
     require_growth(problem, algorithm, rho)
-    return RESOLVED["one" if problem.p == 1 else "several"] * (1 + noise_gain(problem, rho)) / dim
+    return (
+        RESOLVED["one" if problem.p == 1 else "several"]
+        * (1 + noise_gain(problem, rho))
+        / dim
+    )
 
 
-def _corrected(ode: float, c: float, s: float, scale: float, reached: float, p: int) -> tuple[float | None, str | None]:
+def _corrected(
+    ode: float, c: float, s: float, scale: float, reached: float, p: int
+) -> tuple[float | None, str | None]:
     """The time of SGD, or None and why the formula does not hold; ``scale`` is T d."""
     why = too_noisy(scale, s, p)
     if why is not None:
@@ -276,9 +310,28 @@ def _corrected(ode: float, c: float, s: float, scale: float, reached: float, p: 
     return float(ode - np.log1p(s) / (2 * c)), None
 
 
-def _integrated(problem: Problem, algorithm: SGD, dim: int, T: float, seed: int, expected: float, c: float) -> Passage:
+def _integrated(
+    problem: Problem,
+    algorithm: SGD,
+    dim: int,
+    T: float,
+    seed: int,
+    expected: float,
+    c: float,
+) -> Passage:
     """First passages of the ODE from random starts, followed for much longer than the linear formula says."""
     starts = Overlaps.random(problem, dim, seed, size=ODE_STARTS)
     until = Until("excess_risk", 1 - T, relative=True)
     end = 3 * expected + 40 / c
-    return first_passage(solve(problem, algorithm, ODE(), starts, time=end, save=20, until=until, throw=False))
+    return first_passage(
+        solve(
+            problem,
+            algorithm,
+            ODE(),
+            starts,
+            time=end,
+            save=20,
+            until=until,
+            throw=False,
+        )
+    )

@@ -26,7 +26,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from twolayer.numerics.errors import InputError, finite_number, positive_integer, require
+from twolayer.numerics.errors import (
+    InputError,
+    finite_number,
+    positive_integer,
+    require,
+)
 from twolayer.numerics.html import field_summary
 
 __all__ = [
@@ -48,7 +53,10 @@ __all__ = [
 ]
 
 LINEAR = 10.0  # the linearised formulas are given for p ≥ 2 where T d is at least this
-RESOLVED = {"one": 10.0, "several": 50.0}  # and the correction where it is this many times 1 + s
+RESOLVED = {
+    "one": 10.0,
+    "several": 50.0,
+}  # and the correction where it is this many times 1 + s
 SMALL = 0.3  # T up to which growth counts as linear where the noise is followed
 STEP = 0.06  # of the integrals on logarithmic scales, which converge geometrically in 1/STEP
 
@@ -82,7 +90,11 @@ def cross_noise_of(p: float, noise: float, rho: float) -> float:
     """
     logarithm = [0.0] * 5
     for n in range(1, 5):
-        several = (-1.0 if n == 1 else 0.0) if math.isinf(p) else (p / 2 + 2) * (-2 / p) ** n / n
+        several = (
+            (-1.0 if n == 1 else 0.0)
+            if math.isinf(p)
+            else (p / 2 + 2) * (-2 / p) ** n / n
+        )
         logarithm[n] = 2.0 ** (n - 1) / n + several
     logarithm[2] += noise / 2
     series = [1.0, 0.0, 0.0, 0.0, 0.0]
@@ -102,7 +114,9 @@ def _laplace(x: np.ndarray, dim: float) -> np.ndarray:
     # ω from far below any scale of e^{−xω²} up to 12 standard deviations, on a logarithmic scale
     last = min(12 / math.sqrt(dim), math.pi / 2 * (1 - 1e-9))
     scale = np.arange(0.0, 45.0, STEP)
-    omega = last / np.sqrt(1 + np.exp(2 * scale[::-1] - 8))  # ends smoothly at the last, as a trapezoidal rule needs
+    omega = last / np.sqrt(
+        1 + np.exp(2 * scale[::-1] - 8)
+    )  # ends smoothly at the last, as a trapezoidal rule needs
     edge = 1 - (omega / last) ** 2  # dω = ω · edge · d(scale)
     weight = omega * edge * _density(omega, dim)
     weight /= weight.sum()
@@ -115,7 +129,9 @@ def quenched_time(p: float, dim: int, T: float, c: float) -> float:
         return annealed_time(p, dim, T, c)
     tau, spread = p * (p - 1), 4 * p * (p - 1) * (dim - 1) / (dim + 2)
     b = (T * p * (p + 1) * dim - (1 - T) * tau) / (2 * p * dim * (1 - T))
-    x = np.exp(np.arange(math.log(1e-17 / b), math.log(dim) + min(74.0, 74.0 / p + 12.0), STEP))
+    x = np.exp(
+        np.arange(math.log(1e-17 / b), math.log(dim) + min(74.0, 74.0 / p + 12.0), STEP)
+    )
     mean = float((_laplace(x, dim) ** p * -np.expm1(-b * x)).sum()) * STEP
     # at the mean of S the argument is (b + S), of which τ0 moves b
     curvature = spread * ((1 - T) / (2 * p * dim * (1 - T)) / (b + p / dim)) ** 2 / 2
@@ -142,7 +158,9 @@ def exact_time(dim: int, T: float, rho: float, noise: float) -> tuple[float, flo
         start = min(u, end)
         return math.log(end * (limit - start) / (start * (limit - end))) / (2 * c)
 
-    return _over_start(time, dim), _over_start(lambda u: float(T + (1 - T) * u < limit), dim)
+    return _over_start(time, dim), _over_start(
+        lambda u: float(T + (1 - T) * u < limit), dim
+    )
 
 
 def _over_start(function: Callable[[float], float], dim: int) -> float:
@@ -154,11 +172,25 @@ def _over_start(function: Callable[[float], float], dim: int) -> float:
 
     def integrand(y: float) -> float:
         omega = y / root
-        return function(math.sin(omega) ** 2) * float(_density(omega, dim)) * math.exp(-log_norm) / root
+        return (
+            function(math.sin(omega) ** 2)
+            * float(_density(omega, dim))
+            * math.exp(-log_norm)
+            / root
+        )
 
     end = root * math.pi / 2
-    cuts = [0.0, *(x for x in (0.01, 1.0, 4.0, 12.0) if x < end), *([end] if end <= 12 else [])]
-    return float(sum(integrate.quad(integrand, a, b, limit=200, epsabs=1e-13)[0] for a, b in itertools.pairwise(cuts)))
+    cuts = [
+        0.0,
+        *(x for x in (0.01, 1.0, 4.0, 12.0) if x < end),
+        *([end] if end <= 12 else []),
+    ]
+    return float(
+        sum(
+            integrate.quad(integrand, a, b, limit=200, epsabs=1e-13)[0]
+            for a, b in itertools.pairwise(cuts)
+        )
+    )
 
 
 def time_from_zero(dim: int, T: float, rho: float, noise: float) -> float:
@@ -170,7 +202,14 @@ def time_from_zero(dim: int, T: float, rho: float, noise: float) -> float:
     return float(2 / c * integrate.quad(special.dawsn, 0, x, limit=200)[0])
 
 
-def noisy_time(p: float, dim: int, T: float, rho: float, noise: float, quenched: float | None = None) -> float:
+def noisy_time(
+    p: float,
+    dim: int,
+    T: float,
+    rho: float,
+    noise: float,
+    quenched: float | None = None,
+) -> float:
     """The form with the noise of single samples at any T d; ``quenched`` adds the spread of the start, p ≥ 2."""
     c = growth_of(p, noise, rho)
     if p == 1:
@@ -198,9 +237,15 @@ def _one_neuron(dim: int, T: float, c: float, strength: float) -> float:
     def integral(x: np.ndarray) -> np.ndarray:
         """∫_0^x D(w) dw = (x²/2) ₂F₂(1, 1; 3/2, 2; −x²), by Gauss–Legendre on pieces of a logarithmic scale."""
         node, weight = np.polynomial.legendre.leggauss(24)
-        edges = np.concatenate([[0.0], np.geomspace(1e-3, max(float(x.max()), 2e-3), 60)])
+        edges = np.concatenate(
+            [[0.0], np.geomspace(1e-3, max(float(x.max()), 2e-3), 60)]
+        )
         half, middle = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
-        pieces = (half[:, None] * weight * special.dawsn(middle[:, None] + half[:, None] * node)).sum(1)
+        pieces = (
+            half[:, None]
+            * weight
+            * special.dawsn(middle[:, None] + half[:, None] * node)
+        ).sum(1)
         known = np.concatenate([[0.0], np.cumsum(pieces)])
         at = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, len(half) - 1)
         rest = (x - edges[at]) / 2
@@ -213,11 +258,15 @@ def _one_neuron(dim: int, T: float, c: float, strength: float) -> float:
     density = weight * _density(omega, dim)
     density /= density.sum()
     u, unit = np.sin(omega) ** 2, c * dim / strength
-    ends = integral(np.concatenate([np.sqrt(unit * u), np.sqrt(unit * (T + (1 - T) * u))]))
+    ends = integral(
+        np.concatenate([np.sqrt(unit * u), np.sqrt(unit * (T + (1 - T) * u))])
+    )
     return float(2 / c * density @ (ends[len(u) :] - ends[: len(u)]))
 
 
-def _mean_path(p: float, dim: int, T: float, c: float, rho: float, noise: float, loud: float) -> float:
+def _mean_path(
+    p: float, dim: int, T: float, c: float, rho: float, noise: float, loud: float
+) -> float:
     """When the mean of the risk passes the level, with the noise of samples (or without, ``loud = 0``)."""
     from scipy import optimize
 
@@ -230,7 +279,11 @@ def _mean_path(p: float, dim: int, T: float, c: float, rho: float, noise: float,
     def beyond(t: float) -> float:
         lasting = math.exp(-2 * fade * t)
         made = t if abs(fade * t) < 1e-9 else -math.expm1(-2 * fade * t) / (2 * fade)
-        return 2 * ((1 + gain) * math.exp(2 * c * t) - gain) - share * (lasting + kick * made) - level
+        return (
+            2 * ((1 + gain) * math.exp(2 * c * t) - gain)
+            - share * (lasting + kick * made)
+            - level
+        )
 
     end = 1.0 / c
     while beyond(end) < 0:
@@ -292,7 +345,10 @@ class EscapeFormulas:
     missing: dict[str, str] = field(repr=False)
 
     def __repr__(self) -> str:
-        return field_summary(self, ("width", "dim", "threshold", "rate", "quenched", "corrected", "noisy"))
+        return field_summary(
+            self,
+            ("width", "dim", "threshold", "rate", "quenched", "corrected", "noisy"),
+        )
 
 
 def formulas(
@@ -332,11 +388,22 @@ def formulas(
     p: float = math.inf if width == math.inf else positive_integer("width", width)
     d, n_b = positive_integer("dim", dim, 2), positive_integer("batch", batch)
     T = check_threshold(threshold)
-    delta = finite_number("noise", noise, minimum=0.0, accepted="a finite variance Δ ≥ 0")
+    delta = finite_number(
+        "noise", noise, minimum=0.0, accepted="a finite variance Δ ≥ 0"
+    )
     largest = 1 / contraction_of(p, delta)
     if rho is not None:
-        rho = finite_number("rho", rho, accepted=f"a number in (0, {largest:.4g}), where the overlap grows")
-        require(0 < rho < largest, "rho", rho, f"a number in (0, {largest:.4g}), where the overlap grows")
+        rho = finite_number(
+            "rho",
+            rho,
+            accepted=f"a number in (0, {largest:.4g}), where the overlap grows",
+        )
+        require(
+            0 < rho < largest,
+            "rho",
+            rho,
+            f"a number in (0, {largest:.4g}), where the overlap grows",
+        )
     value = largest / 2 if rho is None else rho
     c = growth_of(p, delta, value)
     missing: dict[str, str] = {}

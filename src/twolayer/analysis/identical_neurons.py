@@ -36,7 +36,9 @@ class Bordered:
         return Bordered(
             p,
             self.own * other.own,
-            self.own * other.cross + self.cross * (other.own + p * other.cross) + self.up * other.down,
+            self.own * other.cross
+            + self.cross * (other.own + p * other.cross)
+            + self.up * other.down,
             (self.own + p * self.cross) * other.up + self.up * other.star,
             self.down * (other.own + p * other.cross) + self.star * other.down,
             p * self.down * other.up + self.star * other.star,
@@ -89,27 +91,41 @@ def drift(p: int, m: float, q: float, rho: float, noise: float) -> tuple[float, 
         o, a, c = (getattr(x, name) for x in (omega, A, C))
         return t1 * o + 2 * a, square * o + 4 * t1 * a + 8 * c
 
-    length, other = (4 * first + 4 * rho * second for first, second in map(entry, ("diagonal", "cross")))
+    length, other = (
+        4 * first + 4 * rho * second
+        for first, second in map(entry, ("diagonal", "cross"))
+    )
     return 2 * entry("up")[0] - m * length / 2, other - q * length
 
 
-def learning_time(p: int, dim: float, rho: float, noise: float, threshold: float) -> float:
+def learning_time(
+    p: int, dim: float, rho: float, noise: float, threshold: float
+) -> float:
     """Time until R = (1 − T) R(0) from m² = 1/d, q = 0; infinite where the risk stays above.
 
     Several neurons learn as 1/t² in the end, and are given up after several times that.
 
     Examples
     --------
-    >>> round(learning_time(1, 10_000, 1 / 12, 0.0, 0.99), 3)  # log{u_T (1 − u0)/[u0 (1 − u_T)]}/(2c), c = 2
+    >>> round(
+    ...     learning_time(1, 10_000, 1 / 12, 0.0, 0.99), 3
+    ... )  # log{u_T (1 − u0)/[u0 (1 − u_T)]}/(2c), c = 2
     3.451
     """
     from scipy.integrate import solve_ivp
 
     if p == 1:
         first, c = 1 / dim, 4 * (1 - 6 * rho) - 2 * rho * noise
-        limit, last = 1 - rho * noise / (2 * (1 - 6 * rho)), threshold + (1 - threshold) * first
+        limit, last = (
+            1 - rho * noise / (2 * (1 - 6 * rho)),
+            threshold + (1 - threshold) * first,
+        )
         reached = 6 * rho < 1 and first < last < limit
-        return math.log(last * (limit - first) / (first * (limit - last))) / (2 * c) if reached else math.inf
+        return (
+            math.log(last * (limit - first) / (first * (limit - last))) / (2 * c)
+            if reached
+            else math.inf
+        )
     start = (1 / math.sqrt(dim), 0.0)
     growth = drift(p, 1e-8, 0.0, rho, noise)[0] / 1e-8
     if growth <= 0:

@@ -15,7 +15,12 @@ from twolayer.running.dataset import check_result, description_of
 from twolayer.running.long_names import with_meanings
 from twolayer.task.overlaps import pseudo_inverse
 
-__all__ = ["measure_histogram", "measure_moments", "orthogonal_norms", "particle_weights"]
+__all__ = [
+    "measure_histogram",
+    "measure_moments",
+    "orthogonal_norms",
+    "particle_weights",
+]
 
 
 def particle_weights(dataset: xr.Dataset) -> np.ndarray:
@@ -23,14 +28,18 @@ def particle_weights(dataset: xr.Dataset) -> np.ndarray:
     if "stages" in check_result(dataset):
         reject("dataset", "a run in stages", "a result of solve")
     n = dataset.sizes["neuron"]
-    return np.asarray(dataset.weight.values) if "weight" in dataset else np.full(n, 1 / n)
+    return (
+        np.asarray(dataset.weight.values) if "weight" in dataset else np.full(n, 1 / n)
+    )
 
 
 def _inside(dataset: xr.Dataset) -> np.ndarray:
     """The norm m P⁺ mᵀ of every neuron, (seed, time, neuron)."""
     gram = description_of(dataset)["problem"]["gram"]
     M = dataset.M.values
-    return np.asarray((M * M if gram is None else (M @ pseudo_inverse(np.array(gram))) * M).sum(-1))
+    return np.asarray(
+        (M * M if gram is None else (M @ pseudo_inverse(np.array(gram))) * M).sum(-1)
+    )
 
 
 def orthogonal_norms(dataset: xr.Dataset) -> np.ndarray:
@@ -38,7 +47,9 @@ def orthogonal_norms(dataset: xr.Dataset) -> np.ndarray:
     with reading("Argument `dataset`"):
         if "q" in dataset:
             return np.asarray(dataset.q.values)
-        return np.maximum(np.diagonal(dataset.Q.values, axis1=2, axis2=3) - _inside(dataset), 0.0)
+        return np.maximum(
+            np.diagonal(dataset.Q.values, axis1=2, axis2=3) - _inside(dataset), 0.0
+        )
 
 
 def measure_moments(dataset: xr.Dataset) -> xr.Dataset:
@@ -72,7 +83,10 @@ def measure_moments(dataset: xr.Dataset) -> xr.Dataset:
     found = xr.Dataset(
         {
             "mean_m": ((*lead, "direction"), np.einsum("j,stjr->str", weight, M)),
-            "second_m": ((*lead, "direction", "direction_"), np.einsum("j,stjr,stjl->strl", weight, M, M)),
+            "second_m": (
+                (*lead, "direction", "direction_"),
+                np.einsum("j,stjr,stjl->strl", weight, M, M),
+            ),
             "mean_q": (lead, mean),
             "variance_q": (lead, ((q - mean[..., None]) ** 2) @ weight),
             "mean_norm": (lead, (q + _inside(dataset)) @ weight),
@@ -82,7 +96,9 @@ def measure_moments(dataset: xr.Dataset) -> xr.Dataset:
     return with_meanings(found)
 
 
-def measure_histogram(dataset: xr.Dataset, of: str = "m1", bins: int = 60, range: object = None) -> xr.DataArray:
+def measure_histogram(
+    dataset: xr.Dataset, of: str = "m1", bins: int = 60, range: object = None
+) -> xr.DataArray:
     """Density of one coordinate of the measure of neurons along a run, with common bins.
 
     Parameters
@@ -107,20 +123,37 @@ def measure_histogram(dataset: xr.Dataset, of: str = "m1", bins: int = 60, range
     >>> problem = tl.Problem("z1**2", "square", width=2)
     >>> start = tl.Overlaps([[1.0, 0.0], [0.0, 1.0]], [[0.6], [0.0]])
     >>> run = tl.solve(problem, tl.SGD("0.1/d"), tl.Chain(50), start, steps=1, save=1)
-    >>> measure_histogram(run, "m1", bins=2, range=(-1, 1)).isel(seed=0, time=0).values.tolist()
+    >>> measure_histogram(run, "m1", bins=2, range=(-1, 1)).isel(
+    ...     seed=0, time=0
+    ... ).values.tolist()
     [0.0, 1.0]
     """
     weight = particle_weights(dataset)
     names = [f"m{r + 1}" for r in np.arange(dataset.sizes["direction"])]
     place = choice("of", of, [*names, "q"])
-    values = orthogonal_norms(dataset) if place == "q" else dataset.M.values[..., names.index(place)]
+    values = (
+        orthogonal_norms(dataset)
+        if place == "q"
+        else dataset.M.values[..., names.index(place)]
+    )
     bins = positive_integer("bins", bins)
-    ends = finite_array("range", (values.min(), values.max()) if range is None else range)
-    require(ends.shape == (2,) and ends[0] <= ends[1], "range", range, "two numbers, the smaller one first")
+    ends = finite_array(
+        "range", (values.min(), values.max()) if range is None else range
+    )
+    require(
+        ends.shape == (2,) and ends[0] <= ends[1],
+        "range",
+        range,
+        "two numbers, the smaller one first",
+    )
     room = 0.5 * float(ends[0] == ends[1])  # a point has no width of its own
     edges = np.linspace(ends[0] - room, ends[1] + room, bins + 1)
     flat = values.reshape(-1, values.shape[-1])
     counts = np.stack([np.histogram(row, edges, weights=weight)[0] for row in flat])
     density = (counts / np.diff(edges)).reshape(*values.shape[:2], bins)
-    coords = {"seed": dataset.seed, "time": dataset.time, "bin": (edges[1:] + edges[:-1]) / 2}
+    coords = {
+        "seed": dataset.seed,
+        "time": dataset.time,
+        "bin": (edges[1:] + edges[:-1]) / 2,
+    }
     return xr.DataArray(density, coords, ("seed", "time", "bin"), name=place)

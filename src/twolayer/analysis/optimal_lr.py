@@ -13,7 +13,12 @@ from __future__ import annotations
 
 import math
 
-from twolayer.analysis.escape_formulas import check_threshold, contraction_of, growth_of, noise_strength_of
+from twolayer.analysis.escape_formulas import (
+    check_threshold,
+    contraction_of,
+    growth_of,
+    noise_strength_of,
+)
 from twolayer.analysis.identical_neurons import drift, excess_risk, learning_time
 from twolayer.numerics.errors import InputError, expect, positive_integer, reject
 from twolayer.task.algorithm import SGD
@@ -41,7 +46,13 @@ def check_problem(problem: Problem) -> None:
     terms = None if h is None else {alpha: c for alpha, c in h.items() if c}
     matched = square and terms == {(2,): 1.0, **({(0,): shift} if shift else {})}
     alike = problem.second_layer == "ones" or set(problem.second_layer) == {1.0}
-    if not (matched and alike and problem.P[0, 0] == 1 and problem.divisor == problem.p and problem.labels.plain):
+    if not (
+        matched
+        and alike
+        and problem.P[0, 0] == 1
+        and problem.divisor == problem.p
+        and problem.labels.plain
+    ):
         raise InputError(
             "The formulas of escape hold for the square activation and target in one direction of norm 1 and the mean "
             "over neurons with a second layer of ones (Problem('z1**2', 'square', width=p, noise=Δ)), but got "
@@ -58,7 +69,11 @@ def growth_rate(problem: Problem, rho: float) -> float:
 
 def noise_gain(problem: Problem, rho: float) -> float:
     """The s = ρ V_p/(2c) by which the noise of single samples multiplies the variance of the start, less one."""
-    return rho * noise_strength_of(problem.p, problem.noise) / (2 * growth_rate(problem, rho))
+    return (
+        rho
+        * noise_strength_of(problem.p, problem.noise)
+        / (2 * growth_rate(problem, rho))
+    )
 
 
 def optimal_lr(problem: Problem, batch: int = 1) -> Scaling:
@@ -77,7 +92,12 @@ def optimal_lr(problem: Problem, batch: int = 1) -> Scaling:
     1.0
     """
     check_problem(problem)
-    return Scaling(problem.p * positive_integer("batch", batch) / (2 * contraction_of(problem.p, problem.noise)), -1.0)
+    return Scaling(
+        problem.p
+        * positive_integer("batch", batch)
+        / (2 * contraction_of(problem.p, problem.noise)),
+        -1.0,
+    )
 
 
 def admissible_lr(problem: Problem, batch: int = 1) -> tuple[float, Scaling]:
@@ -114,7 +134,9 @@ def escape_gain(problem: Problem) -> float:
     return contraction_of(1, problem.noise) / contraction_of(problem.p, problem.noise)
 
 
-def learning_lr(problem: Problem, dim: int, threshold: float = 0.99, batch: int = 1) -> Scaling:
+def learning_lr(
+    problem: Problem, dim: int, threshold: float = 0.99, batch: int = 1
+) -> Scaling:
     """The learning rate with the fewest steps until R = (1 − T) R(0), for a T near one: until the target is learned.
 
     The rate of `optimal_lr` has the fewest steps until the overlap has left zero, and for p ≥ 2 it does not lead to
@@ -131,7 +153,10 @@ def learning_lr(problem: Problem, dim: int, threshold: float = 0.99, batch: int 
     Examples
     --------
     >>> two = Problem("z1**2", "square", width=2)
-    >>> round(learning_lr(two, 10_000).coefficient, 2), round(optimal_lr(two).coefficient, 2)
+    >>> (
+    ...     round(learning_lr(two, 10_000).coefficient, 2),
+    ...     round(optimal_lr(two).coefficient, 2),
+    ... )
     (0.23, 0.4)
     """
     from scipy import optimize
@@ -143,7 +168,9 @@ def learning_lr(problem: Problem, dim: int, threshold: float = 0.99, batch: int 
 
     def steps(x: float) -> float:
         """The logarithm of the steps, up to a constant; of rates that do not learn, more than any other."""
-        return math.log(min(learning_time(p, n, math.exp(x), noise, T) / math.exp(x), 1e300))
+        return math.log(
+            min(learning_time(p, n, math.exp(x), noise, T) / math.exp(x), 1e300)
+        )
 
     grid = [math.log(0.97 * 0.7**i / contraction_of(p, noise)) for i in range(16)]
     values = [steps(x) for x in grid]
@@ -154,7 +181,9 @@ def learning_lr(problem: Problem, dim: int, threshold: float = 0.99, batch: int 
             f"above {1 - T:.4g} of its start."
         )
     low, high = grid[min(best + 1, len(grid) - 1)], grid[max(best - 1, 0)]
-    found = optimize.minimize_scalar(steps, bounds=(low, high), method="bounded", options={"xatol": 1e-4})
+    found = optimize.minimize_scalar(
+        steps, bounds=(low, high), method="bounded", options={"xatol": 1e-4}
+    )
     return Scaling(math.exp(found.x) * p * n_b, -1.0)
 
 
@@ -171,7 +200,10 @@ def stationary_risk(problem: Problem, algorithm: SGD) -> float:
 
     Examples
     --------
-    >>> problem, algorithm = Problem("z1**2", "square", noise=0.5), SGD(lr="0.1/d", geometry="projected")
+    >>> problem, algorithm = (
+    ...     Problem("z1**2", "square", noise=0.5),
+    ...     SGD(lr="0.1/d", geometry="projected"),
+    ... )
     >>> round(stationary_risk(problem, algorithm), 6)
     0.125
     """
@@ -192,7 +224,9 @@ def stationary_risk(problem: Problem, algorithm: SGD) -> float:
     from scipy import optimize
 
     guess = math.sqrt(1 - rho * noise / 2 / (1 - 6 * rho))
-    solution = optimize.root(lambda x: drift(p, x[0], x[1], rho, noise), [guess, guess**2], tol=1e-13)
+    solution = optimize.root(
+        lambda x: drift(p, x[0], x[1], rho, noise), [guess, guess**2], tol=1e-13
+    )
     return excess_risk(p, float(solution.x[0]), float(solution.x[1]))
 
 
@@ -201,16 +235,25 @@ def noise_ratio(problem: Problem, algorithm: SGD, dim: int | None = None) -> flo
     check_problem(problem)
     expect(SGD, "algorithm", algorithm)
     plain = algorithm.geometry == "free"
-    if plain or algorithm.loss.name != "squared" or algorithm.momentum or algorithm.weight_decay:
+    if (
+        plain
+        or algorithm.loss.name != "squared"
+        or algorithm.momentum
+        or algorithm.weight_decay
+    ):
         raise InputError(
             "The formulas of escape hold for projected or spherical SGD on the squared loss without momentum and "
             f"weight decay, but got {algorithm!r}."
         )
     if algorithm.train_second_layer or algorithm.reused:
-        raise InputError("The formulas of escape hold for a fixed second layer and fresh samples.")
+        raise InputError(
+            "The formulas of escape hold for a fixed second layer and fresh samples."
+        )
     if dim is None:
         if algorithm.mu or algorithm.delta != 1:
-            reject("algorithm", algorithm, "lr = γ/d and a batch that does not grow with d")
+            reject(
+                "algorithm", algorithm, "lr = γ/d and a batch that does not grow with d"
+            )
         return algorithm.lr.coefficient / (problem.p * algorithm.batch.coefficient)
     return dim * algorithm.lr(dim) / (problem.p * algorithm.batch_at(dim))
 

@@ -101,7 +101,12 @@ def mean_field_at(
     Examples
     --------
     >>> from twolayer.task.particles import Particles
-    >>> at = mean_field_at(Problem("z1**2", "square"), Particles([[0.5]], [0.75]), [[0.5], [1.0]], [0.75, 0.0])
+    >>> at = mean_field_at(
+    ...     Problem("z1**2", "square"),
+    ...     Particles([[0.5]], [0.75]),
+    ...     [[0.5], [1.0]],
+    ...     [0.75, 0.0],
+    ... )
     >>> at.m.round(6).tolist(), at.q.round(6).tolist(), at.variation.round(6).tolist()
     ([[1.5], [3.0]], [0.0, 0.0], [-0.375, -1.5])
     """
@@ -109,17 +114,33 @@ def mean_field_at(
     expect(Particles, "measure", measure)
     problem.require_isotropic("The field of a measure on (m, q)")
     if (measure.k, problem.P.tolist()) != (problem.k, measure.P.tolist()):
-        raise InputError("Argument `measure` must have the directions of the problem: the same k and the same P.")
+        raise InputError(
+            "Argument `measure` must have the directions of the problem: the same k and the same P."
+        )
     if (m is None) != (q is None):
-        raise InputError("Arguments `m` and `q` are the coordinates of the points: give both or none.")
+        raise InputError(
+            "Arguments `m` and `q` are the coordinates of the points: give both or none."
+        )
     heavy = problem.replace(width=measure.n).a() if measure.a is None else measure.a
     if m is None:
         points, rest, layer = measure.m, measure.q, heavy
     else:
         points, rest = finite_array("m", m), finite_array("q", q)
-        require(points.ndim == 2 and points.shape[1] == problem.k, "m", points.tolist(), f"a matrix (n, {problem.k})")
-        require(rest.shape == points.shape[:1], "q", rest.tolist(), f"{len(points)} numbers, one for each point")
-        require(bool((rest >= 0).all()), "q", rest.tolist(), "non-negative, for it is |w⊥|²")
+        require(
+            points.ndim == 2 and points.shape[1] == problem.k,
+            "m",
+            points.tolist(),
+            f"a matrix (n, {problem.k})",
+        )
+        require(
+            rest.shape == points.shape[:1],
+            "q",
+            rest.tolist(),
+            f"{len(points)} numbers, one for each point",
+        )
+        require(
+            bool((rest >= 0).all()), "q", rest.tolist(), "non-negative, for it is |w⊥|²"
+        )
         layer = np.broadcast_to(finite_array("a", a), rest.shape)
     L, inverse = target_frame(problem.P)
     every = (
@@ -129,7 +150,12 @@ def mean_field_at(
         np.concatenate([measure.weights, np.zeros(len(rest))]),
     )
     wide = MeanField(dim).average(problem, Loss.of(loss), len(every[1]))
-    require(wide.dimension > 0, "dim", dim, f"above the {rank_of(problem.P)} directions of the target")
+    require(
+        wide.dimension > 0,
+        "dim",
+        dim,
+        f"above the {rank_of(problem.P)} directions of the target",
+    )
     fineness, error = wide.adapt(Cloud(*every), MeanField.tolerance, Fineness())
     ensemble, _ = wide.build(fineness)
     rates = ensemble(Cloud(*map(jnp.asarray, every)))

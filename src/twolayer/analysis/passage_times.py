@@ -39,7 +39,13 @@ class Passage:
 
     Examples
     --------
-    >>> found = Passage(np.array([1.0, 3.0, np.inf]), np.array([100.0, 300.0, np.inf]), censored=1, diverged=0, end=5.0)
+    >>> found = Passage(
+    ...     np.array([1.0, 3.0, np.inf]),
+    ...     np.array([100.0, 300.0, np.inf]),
+    ...     censored=1,
+    ...     diverged=0,
+    ...     end=5.0,
+    ... )
     >>> found.reached.tolist(), found.median
     ([1.0, 3.0], 3.0)
     """
@@ -82,7 +88,9 @@ class Passage:
 
         Examples
         --------
-        >>> Passage(np.array([2.0, 1.0, np.inf]), np.zeros(3), 1, 0, 3.0).distribution()[1].round(3).tolist()
+        >>> Passage(
+        ...     np.array([2.0, 1.0, np.inf]), np.zeros(3), 1, 0, 3.0
+        ... ).distribution()[1].round(3).tolist()
         [0.333, 0.667]
         """
         ordered = np.sort(self.reached)
@@ -95,13 +103,20 @@ class Passage:
         rows = [
             ("mean", f"{self.mean:.4g} ± {self.standard_error:.2g}"),
             ("median", f"{self.median:.4g}"),
-            ("runs", f"{len(self.times)}, {self.censored} censored, {self.diverged} diverged"),
+            (
+                "runs",
+                f"{len(self.times)}, {self.censored} censored, {self.diverged} diverged",
+            ),
         ]
         return card("First passages", "", rows, crossing_curves([self.times], "t"))
 
     def __str__(self) -> str:
         text = f"{self.mean:.4g} ± {self.standard_error:.2g} (median {self.median:.4g}, {len(self.times)} runs"
-        lost = [f"{n} {word}" for n, word in ((self.censored, "censored"), (self.diverged, "diverged")) if n]
+        lost = [
+            f"{n} {word}"
+            for n, word in ((self.censored, "censored"), (self.diverged, "diverged"))
+            if n
+        ]
         return text + (", " + ", ".join(lost) if lost else "") + ")"
 
 
@@ -116,14 +131,21 @@ def first_passage(result: xr.Dataset) -> Passage:
     Examples
     --------
     >>> import twolayer as tl
-    >>> problem, algorithm = tl.Problem("z1**2", "square"), tl.SGD(lr="0.05/d", geometry="projected")
+    >>> problem, algorithm = (
+    ...     tl.Problem("z1**2", "square"),
+    ...     tl.SGD(lr="0.05/d", geometry="projected"),
+    ... )
     >>> start = tl.Overlaps([[1.0]], [[0.1]])
-    >>> run = tl.solve(problem, algorithm, tl.ODE(), start, time=3, until=tl.Until("overlap", 0.5))
+    >>> run = tl.solve(
+    ...     problem, algorithm, tl.ODE(), start, time=3, until=tl.Until("overlap", 0.5)
+    ... )
     >>> round(first_passage(run).mean, 3)
     0.624
     """
     if "until" not in check_result(result, "result").get("run", {}):
-        raise InputError("Argument `result` must come from solve(…, until=…): without a threshold nothing is passed.")
+        raise InputError(
+            "Argument `result` must come from solve(…, until=…): without a threshold nothing is passed."
+        )
     outcome = result.outcome.values
     hit = outcome == Outcome.REACHED
 
@@ -132,14 +154,25 @@ def first_passage(result: xr.Dataset) -> Passage:
 
     lost = int((outcome == Outcome.DIVERGED).sum())
     end = float(result.time.values[-1])
-    return Passage(known("stop_time"), known("stop_step"), int(len(hit) - hit.sum() - lost), lost, end)
+    return Passage(
+        known("stop_time"),
+        known("stop_step"),
+        int(len(hit) - hit.sum() - lost),
+        lost,
+        end,
+    )
 
 
-def crossing_curves(runs: Sequence[np.ndarray], clock: str, labels: Sequence[str] = ()) -> str:
+def crossing_curves(
+    runs: Sequence[np.ndarray], clock: str, labels: Sequence[str] = ()
+) -> str:
     """A small picture for notebooks: the fractions of all runs that have crossed, against the clock."""
     every = [np.sort(row[np.isfinite(row)]) for row in runs]
     if not any(len(row) for row in every):
         return ""
     grid = np.linspace(0.0, max(float(row[-1]) for row in every if len(row)), 160)
-    lines = [np.searchsorted(at, grid, side="right") / len(row) for at, row in zip(every, runs, strict=True)]
+    lines = [
+        np.searchsorted(at, grid, side="right") / len(row)
+        for at, row in zip(every, runs, strict=True)
+    ]
     return curves(grid, lines, (clock, ""), labels, (0.0, 1.0))

@@ -28,12 +28,23 @@ LEGEND = {
     "*": "optimum",
     "o": "your points",
 }
-COLOURS = {"#": "#7cbf7a", "l": "#333333", "c": "#c6dbef", "1": "#1f77b4", ".": "#dddddd", "*": "#d95f02"}
+COLOURS = {
+    "#": "#7cbf7a",
+    "l": "#333333",
+    "c": "#c6dbef",
+    "1": "#1f77b4",
+    ".": "#dddddd",
+    "*": "#d95f02",
+}
 
 
 def window(diagram: PhaseDiagram) -> tuple[float, float, float]:
     """Largest μ, largest and smallest δ of a figure: room around the lines."""
-    return diagram.ell + 1.0, diagram.noise_order + 0.25, min((1 - diagram.ell) / 2, 0.0) - 0.5
+    return (
+        diagram.ell + 1.0,
+        diagram.noise_order + 0.25,
+        min((1 - diagram.ell) / 2, 0.0) - 0.5,
+    )
 
 
 def letter(phase: Phase) -> str:
@@ -56,7 +67,10 @@ def plane(diagram: PhaseDiagram, columns: int) -> list[list[str]]:
     """The characters of all points, rows of falling δ."""
     right, _, _ = window(diagram)
     mus = np.linspace(0.0, right, columns)
-    return [[letter(diagram.at(float(mu), float(delta))) for mu in mus] for delta in _deltas(diagram)]
+    return [
+        [letter(diagram.at(float(mu), float(delta))) for mu in mus]
+        for delta in _deltas(diagram)
+    ]
 
 
 def sketch(diagram: PhaseDiagram, points: Iterable[tuple[float, float]] = ()) -> str:
@@ -65,22 +79,37 @@ def sketch(diagram: PhaseDiagram, points: Iterable[tuple[float, float]] = ()) ->
     Examples
     --------
     >>> from twolayer.analysis.phases import PhaseDiagram
-    >>> print(sketch(PhaseDiagram(2, "squared", "projected", "contracting")).splitlines()[1][:30])
+    >>> print(
+    ...     sketch(PhaseDiagram(2, "squared", "projected", "contracting")).splitlines()[
+    ...         1
+    ...     ][:30]
+    ... )
       1.25 |######################
     """
     right, top, floor = window(diagram)
     mus, deltas = np.linspace(0.0, right, WIDTH), _deltas(diagram)
     rows = plane(diagram, WIDTH)
-    marks = [(*diagram.points["optimum"], "*"), *((mu, delta, "o") for mu, delta in points)]
+    marks = [
+        (*diagram.points["optimum"], "*"),
+        *((mu, delta, "o") for mu, delta in points),
+    ]
     for mu, delta, mark in marks:
         if 0 <= mu <= right and floor <= delta <= top:
-            rows[int(np.abs(deltas - delta).argmin())][int(np.abs(mus - mu).argmin())] = mark
+            rows[int(np.abs(deltas - delta).argmin())][
+                int(np.abs(mus - mu).argmin())
+            ] = mark
     lines = ["   δ   (learning rate γ0·d^(−δ))"]
-    lines += [f"{delta:6.2f} |{''.join(row)}" for delta, row in zip(deltas, rows, strict=True)]
+    lines += [
+        f"{delta:6.2f} |{''.join(row)}" for delta, row in zip(deltas, rows, strict=True)
+    ]
     ticks = [" "] * (WIDTH + 8)
     for mu in range(int(right) + 1):
         ticks[8 + round(mu / right * (WIDTH - 1))] = str(mu)
-    lines += [" " * 7 + "+" + "-" * WIDTH, "".join(ticks).rstrip(), " " * 8 + "μ   (batch n0·d^μ)"]
+    lines += [
+        " " * 7 + "+" + "-" * WIDTH,
+        "".join(ticks).rstrip(),
+        " " * 8 + "μ   (batch n0·d^μ)",
+    ]
     used = [mark for mark in LEGEND if any(mark in row for row in rows)]
     words = [f"{mark} {LEGEND[mark]}" for mark in used]
     lines += ["   ".join(words[i : i + 3]) for i in range(0, len(words), 3)]
@@ -90,10 +119,15 @@ def sketch(diagram: PhaseDiagram, points: Iterable[tuple[float, float]] = ()) ->
 def picture(diagram: PhaseDiagram) -> str:
     """The plane in colours, as notebooks show it, with what they mean below."""
     codes = plane(diagram, columns=64)
-    used = [mark for mark in LEGEND if mark in COLOURS and any(mark in row for row in codes)]
+    used = [
+        mark for mark in LEGEND if mark in COLOURS and any(mark in row for row in codes)
+    ]
     legend = " ".join(
         f'<span style="white-space:nowrap"><span style="color:{COLOURS[m]}">■</span> {escaped(LEGEND[m])}</span>'
         for m in used
     )
     names = (f"μ from 0 to {window(diagram)[0]:g}", "δ")
-    return cells(codes, COLOURS, names, edge=5, tall=10) + f'<div style="max-width:340px">{legend}</div>'
+    return (
+        cells(codes, COLOURS, names, edge=5, tall=10)
+        + f'<div style="max-width:340px">{legend}</div>'
+    )

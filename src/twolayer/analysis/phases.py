@@ -111,7 +111,10 @@ class Phase:
     note: str
 
     def _repr_html_(self) -> str:
-        rows = [("regime", escaped(self.regime)), ("learns", "yes" if self.learns else "no")]
+        rows = [
+            ("regime", escaped(self.regime)),
+            ("learns", "yes" if self.learns else "no"),
+        ]
         if self.theta is not None:
             rows.append(("steps", f"T ~ {escaped(self.growth)}"))
         rows.append(("dynamics", escaped(self.dynamics)))
@@ -125,7 +128,10 @@ class Phase:
             rows.append(("steps", str(self.steps)))
         if self.theta_wrong_sign is not None and self.theta_wrong_sign != self.theta:
             rows.append(("m0 < 0", f"theta {self.theta_wrong_sign:.4g}"))
-        rows += [("dynamics", self.dynamics), *([("note", self.note)] if self.note else [])]
+        rows += [
+            ("dynamics", self.dynamics),
+            *([("note", self.note)] if self.note else []),
+        ]
         return "\n".join(f"{name:<10}{text}" for name, text in rows)
 
 
@@ -184,18 +190,28 @@ class PhaseDiagram:
 
         Examples
         --------
-        >>> phase_diagram(ell=3).lowest_delta(2.0), phase_diagram(ell=3, loss="correlation").lowest_delta(2.0)
+        >>> (
+        ...     phase_diagram(ell=3).lowest_delta(2.0),
+        ...     phase_diagram(ell=3, loss="correlation").lowest_delta(2.0),
+        ... )
         (0.0, -inf)
         """
         unlimited = self.free or self.ell == 1 or self.self_interaction == "saturating"
-        return -math.inf if unlimited and _mu(mu) >= self.optimal_mu - TOLERANCE else self.optimal_delta(mu)
+        return (
+            -math.inf
+            if unlimited and _mu(mu) >= self.optimal_mu - TOLERANCE
+            else self.optimal_delta(mu)
+        )
 
     def theta_min(self, mu: float) -> float:
         """θ of the fewest steps with n_b ~ d^μ.
 
         Examples
         --------
-        >>> phase_diagram(ell=3).theta_min(1.0), phase_diagram(ell=3, loss="correlation").theta_min(2.5)
+        >>> (
+        ...     phase_diagram(ell=3).theta_min(1.0),
+        ...     phase_diagram(ell=3, loss="correlation").theta_min(2.5),
+        ... )
         (1.0, 0.0)
         """
         return max(0.0, self._theta(self.optimal_delta(mu)))
@@ -214,11 +230,24 @@ class PhaseDiagram:
         lines = [
             Line("noise", f"δ = {_fraction(n)} − μ", n, -1.0, 0.0, end),
             Line("expansion", "δ = (1 − μ)/2", 0.5, -0.5, 0.0, math.inf),
-            Line("expansion (published)", "δ = 1/4 − μ/2", 0.25, -0.5, 0.0, math.inf, "published"),
+            Line(
+                "expansion (published)",
+                "δ = 1/4 − μ/2",
+                0.25,
+                -0.5,
+                0.0,
+                math.inf,
+                "published",
+            ),
         ]
         if self.free:
-            for name, delta, first in (("theta = 0", 1 - n, end), ("one step", (1 - ell) / 2, float(ell))):
-                lines.append(Line(name, f"δ = {_fraction(delta)}", delta, 0.0, first, math.inf))
+            for name, delta, first in (
+                ("theta = 0", 1 - n, end),
+                ("one step", (1 - ell) / 2, float(ell)),
+            ):
+                lines.append(
+                    Line(name, f"δ = {_fraction(delta)}", delta, 0.0, first, math.inf)
+                )
         elif ell > 1:
             lines.append(Line("self-interaction", "δ = 0", 0.0, 0.0, end, math.inf))
         return {line.name: line for line in lines}
@@ -226,7 +255,10 @@ class PhaseDiagram:
     @property
     def points(self) -> dict[str, tuple[float, float]]:
         """Special points (μ, δ) by name."""
-        points = {"single samples": (0.0, self.noise_order), "optimum": (self.optimal_mu, self.optimal_delta(math.inf))}
+        points = {
+            "single samples": (0.0, self.noise_order),
+            "optimum": (self.optimal_mu, self.optimal_delta(math.inf)),
+        }
         if self.free:
             points["one step"] = (float(self.ell), (1 - self.ell) / 2)
         return points
@@ -245,7 +277,11 @@ class PhaseDiagram:
         mu = finite_number("mu", mu, minimum=0.0, accepted=BATCH)
         delta = finite_number("delta", delta, accepted="a finite number")
         # a saturating self-interaction makes all rates beyond order one alike
-        rate = max(delta, 0.0) if self.self_interaction == "saturating" and self.ell > 1 else delta
+        rate = (
+            max(delta, 0.0)
+            if self.self_interaction == "saturating" and self.ell > 1
+            else delta
+        )
         learns = delta >= self.lowest_delta(mu) - TOLERANCE
         noise = rate - (self.noise_order - mu)  # ≥ 0: drift beats noise
         expandable = delta > (1 - mu) / 2 + TOLERANCE
@@ -267,10 +303,17 @@ class PhaseDiagram:
             " ".join(note for note in notes if note),
         )
 
-    def _region(self, delta: float, theta: float | None, steps: int | None, expandable: bool) -> tuple[str, str | None]:
+    def _region(
+        self, delta: float, theta: float | None, steps: int | None, expandable: bool
+    ) -> tuple[str, str | None]:
         """Name of the region, and how T grows in it."""
         if theta is None:
-            return "not learning" if expandable else "not learning (expansion not defined)", None
+            return (
+                "not learning"
+                if expandable
+                else "not learning (expansion not defined)",
+                None,
+            )
         if steps is not None:
             return "one step" if steps == 1 else "constant number of steps", "constant"
         if theta < TOLERANCE:
@@ -289,7 +332,12 @@ class PhaseDiagram:
             return None
         if self.ell == 2:
             return max(1, math.ceil(1 / (2 * gain) - TOLERANCE))
-        return max(1, math.ceil(math.log(1 + (self.ell - 2) / (2 * gain), self.ell - 1) - TOLERANCE))
+        return max(
+            1,
+            math.ceil(
+                math.log(1 + (self.ell - 2) / (2 * gain), self.ell - 1) - TOLERANCE
+            ),
+        )
 
     def _wrong_sign(self, mu: float, rate: float, theta: float | None) -> float | None:
         """θ from m_0 < 0: the drift m^{ℓ−1} leads to 0 and noise must carry m across, unless one step jumps over."""
@@ -299,32 +347,61 @@ class PhaseDiagram:
             return theta
         return max(theta, ((self.ell - 2) * mu + 2 * (self.ell - 1) * rate) / self.ell)
 
-    def _boundary_note(self, mu: float, delta: float, noise: float, learns: bool) -> str:
+    def _boundary_note(
+        self, mu: float, delta: float, noise: float, learns: bool
+    ) -> str:
         if not learns and delta < -TOLERANCE and self.self_interaction == "contracting":
             return "The gradient along the neuron itself, γκ > 1, flips the neuron at every step."
-        shallow = max(delta, (1 - mu) / 2)  # where norms cannot be expanded only the direction of the noise counts
-        power = 2 * (self.ell / 2 - mu - shallow) / (self.ell - 2) if self.ell > 2 else 0.0
-        rare = power > TOLERANCE and self.self_interaction != "neighbours"  # else it is not noise that forbids learning
+        shallow = max(
+            delta, (1 - mu) / 2
+        )  # where norms cannot be expanded only the direction of the noise counts
+        power = (
+            2 * (self.ell / 2 - mu - shallow) / (self.ell - 2) if self.ell > 2 else 0.0
+        )
+        rare = (
+            power > TOLERANCE and self.self_interaction != "neighbours"
+        )  # else it is not noise that forbids learning
         if not learns and rare and shallow >= 1 - mu - TOLERANCE:
             return f"Rare fluctuations need a time of order exp(d^{power:.3g})."
-        marginal = self.free and self.ell > 1 and abs(mu - self.optimal_mu) < TOLERANCE and noise < TOLERANCE
+        marginal = (
+            self.free
+            and self.ell > 1
+            and abs(mu - self.optimal_mu) < TOLERANCE
+            and noise < TOLERANCE
+        )
         if learns and (abs(noise) < TOLERANCE or marginal):
-            return "On this line γ0 and n0 decide whether runs learn, and T/d^θ is random."
-        if learns and abs(delta) < TOLERANCE and self.self_interaction == "contracting" and self.ell > 1:
+            return (
+                "On this line γ0 and n0 decide whether runs learn, and T/d^θ is random."
+            )
+        if (
+            learns
+            and abs(delta) < TOLERANCE
+            and self.self_interaction == "contracting"
+            and self.ell > 1
+        ):
             value = "" if self.kappa is None else f" (κ = {self.kappa:.4g})"
             return f"Learns for γ0 κ < 1 only{value}."
         return ""
 
     def _repr_html_(self) -> str:
-        rows = [(name, escaped(f"{line.equation}, μ from {line.start:g}")) for name, line in self.lines.items()]
-        rows += [(name, f"μ = {mu:g}, δ = {delta:g}") for name, (mu, delta) in self.points.items()]
+        rows = [
+            (name, escaped(f"{line.equation}, μ from {line.start:g}"))
+            for name, line in self.lines.items()
+        ]
+        rows += [
+            (name, f"μ = {mu:g}, δ = {delta:g}")
+            for name, (mu, delta) in self.points.items()
+        ]
         _, top, floor = window(self)
         note = f"δ from {floor:g} to {top:g}. {self.caveat}".strip()
         title = f"Phase diagram, ℓ = {self.ell}, {self.loss} loss, {self.geometry}"
         return card(title, "", rows, picture(self), note)
 
     def __str__(self) -> str:
-        points = ", ".join(f"{name} μ = {mu:g}, δ = {delta:g}" for name, (mu, delta) in self.points.items())
+        points = ", ".join(
+            f"{name} μ = {mu:g}, δ = {delta:g}"
+            for name, (mu, delta) in self.points.items()
+        )
         lines = "\n".join(
             f"  {line.name:<22} {line.equation:<16} μ from {line.start:g}"
             + (f" to {line.end:g}" if math.isfinite(line.end) else "")
@@ -347,7 +424,9 @@ def dynamics(mu: float, delta: float) -> str:
     name = regime_of(SGD(lr=Scaling(1.0, -delta), batch=Scaling(1.0, mu))).name
     if name in ("noise map", "blow-up") and mu < TOLERANCE:
         return SCATTERED
-    return POPULATION if name == "giant steps" and mu > 1 + TOLERANCE else DYNAMICS[name]
+    return (
+        POPULATION if name == "giant steps" and mu > 1 + TOLERANCE else DYNAMICS[name]
+    )
 
 
 def phase_diagram(
@@ -394,9 +473,13 @@ def phase_diagram(
     choice("geometry", geometry, ("projected", "spherical"))
     width = positive_integer("width", width)
     if (target is None) == (ell is None):
-        raise InputError(f"Give either `target` or `ell`, but got {'neither' if target is None else 'both'}.")
+        raise InputError(
+            f"Give either `target` or `ell`, but got {'neither' if target is None else 'both'}."
+        )
     if ell is not None and activation is not None:
-        raise InputError("Argument `activation` needs a target to be compared with, but only `ell` is given.")
+        raise InputError(
+            "Argument `activation` needs a target to be compared with, but only `ell` is given."
+        )
     found: Expansion | None = None
     if target is None:
         ell = positive_integer("ell", ell)
@@ -405,10 +488,14 @@ def phase_diagram(
     else:
         found = expansion(target, activation, directions)
         ell = found.ell
-    return PhaseDiagram(ell, loss, geometry, *_self_interaction(found, loss, geometry, width))
+    return PhaseDiagram(
+        ell, loss, geometry, *_self_interaction(found, loss, geometry, width)
+    )
 
 
-def _self_interaction(found: Expansion | None, loss: str, geometry: str, width: int) -> tuple[str, float | None, str]:
+def _self_interaction(
+    found: Expansion | None, loss: str, geometry: str, width: int
+) -> tuple[str, float | None, str]:
     """Kind and size of the self-interaction, and the caveat for several neurons."""
     if geometry == "spherical":
         generic = "for several neurons only if σ has no component below order ℓ"
@@ -425,7 +512,11 @@ def _self_interaction(found: Expansion | None, loss: str, geometry: str, width: 
     kappa = found.self_interaction(loss)
     if abs(kappa) < 1e-9:
         return "none", None, ""
-    caveat = "" if loss == "squared" else f"E[y] ≠ 0 gives the correlation loss a self-interaction κ = {kappa:.3g}."
+    caveat = (
+        ""
+        if loss == "squared"
+        else f"E[y] ≠ 0 gives the correlation loss a self-interaction κ = {kappa:.3g}."
+    )
     return ("contracting" if kappa > 0 else "saturating"), kappa, caveat
 
 

@@ -27,17 +27,32 @@ from twolayer.functions.hermite import gauss_panels, hermite_coefficients
 from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.nodes import vanishes
 from twolayer.numerics.arguments import Array, finite_array
-from twolayer.numerics.errors import InputError, choice, expect, positive_integer, reject, require
+from twolayer.numerics.errors import (
+    InputError,
+    choice,
+    expect,
+    positive_integer,
+    reject,
+    require,
+)
 from twolayer.numerics.html import card, curves, field_summary
 from twolayer.numerics.precision import float64
 from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
 
-__all__ = ["PopulationLoss", "critical_alpha", "population_loss", "require_single_index", "sufficient_alpha"]
+__all__ = [
+    "PopulationLoss",
+    "critical_alpha",
+    "population_loss",
+    "require_single_index",
+    "sufficient_alpha",
+]
 
 DEGREE = 100  # of the series of activations that are no polynomials
-ZERO = 1e-9  # products of coefficients below this, relative to the largest, count as zero
+ZERO = (
+    1e-9  # products of coefficients below this, relative to the largest, count as zero
+)
 ORDER = 24  # nodes per panel of the averages
 RADIUS, POINTS = 0.7, 40  # interpolation of the averages, for their higher derivatives
 ROUTES = ("series", "averages")
@@ -53,7 +68,11 @@ def critical_alpha(dim: int, ell: int) -> float:
 
     Examples
     --------
-    >>> critical_alpha(1000, 1), round(critical_alpha(1000, 2), 3), critical_alpha(1000, 4)
+    >>> (
+    ...     critical_alpha(1000, 1),
+    ...     round(critical_alpha(1000, 2), 3),
+    ...     critical_alpha(1000, 4),
+    ... )
     (1.0, 6.908, 1000000.0)
     """
     n, ell = positive_integer("dim", dim, 2), positive_integer("ell", ell)
@@ -73,7 +92,10 @@ def sufficient_alpha(dim: int, ell: int) -> float:
 
     Examples
     --------
-    >>> [round(sufficient_alpha(1000, ell) / critical_alpha(1000, ell), 3) for ell in (1, 2, 3)]
+    >>> [
+    ...     round(sufficient_alpha(1000, ell) / critical_alpha(1000, ell), 3)
+    ...     for ell in (1, 2, 3)
+    ... ]
     [1.0, 6.908, 47.717]
     """
     n, ell = positive_integer("dim", dim, 2), positive_integer("ell", ell)
@@ -90,9 +112,15 @@ def require_single_index(problem: Problem) -> float:
             f"and {problem.k}."
         )
     if abs(problem.P[0, 0] - 1) > 1e-12:
-        raise InputError(f"Argument `problem` must have a target direction of norm 1, but has {problem.P[0, 0]:g}.")
+        raise InputError(
+            f"Argument `problem` must have a target direction of norm 1, but has {problem.P[0, 0]:g}."
+        )
     if isinstance(problem.second_layer, str) and problem.second_layer != "ones":
-        reject("second_layer", problem.second_layer, "a given number, not a random one, for a population loss")
+        reject(
+            "second_layer",
+            problem.second_layer,
+            "a given number, not a random one, for a population loss",
+        )
     return float(problem.a()[0])
 
 
@@ -107,7 +135,9 @@ def _averages(engine: Engine, m: Array, a: Real) -> Tree:
 
 @eqx.filter_jit
 def _noises(engine: Engine, m: Real, a: Real, noise: Number) -> jax.Array:
-    return jax.lax.map(lambda m: engine(jnp.ones((1, 1)), m.reshape(1, 1), a, noise).chi[0, 0], m)
+    return jax.lax.map(
+        lambda m: engine(jnp.ones((1, 1)), m.reshape(1, 1), a, noise).chi[0, 0], m
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,9 +175,14 @@ class PopulationLoss:
 
     def _repr_html_(self) -> str:
         m = np.linspace(0.0, 0.995, 60)
-        rows = [("information exponent", str(self.information)), ("growth", f"{self.growth:.4g}")]
+        rows = [
+            ("information exponent", str(self.information)),
+            ("growth", f"{self.growth:.4g}"),
+        ]
         rows.append(("descends to m = 1", "yes" if self.descends else "no"))
-        return card("Population loss", "", rows, curves(m, [self.phi(m, "series")], ("m", "φ")))
+        return card(
+            "Population loss", "", rows, curves(m, [self.phi(m, "series")], ("m", "φ"))
+        )
 
     @staticmethod
     def _checked(m: Array) -> np.ndarray:
@@ -179,12 +214,22 @@ class PopulationLoss:
         route : str
             ``"averages"`` or ``"series"``.
         """
-        n, series = positive_integer("n", n, 0), choice("route", route, ROUTES) == "series"
+        n, series = (
+            positive_integer("n", n, 0),
+            choice("route", route, ROUTES) == "series",
+        )
         x = self._checked(m)
         if series:
-            return np.asarray((0.0 if n else self.constant) - Polynomial(self.products).deriv(n)(x))
+            return np.asarray(
+                (0.0 if n else self.constant) - Polynomial(self.products).deriv(n)(x)
+            )
         if n >= 2:
-            require(bool((np.abs(x) <= 0.5).all()), "m", m, "an overlap from −½ to ½ for n ≥ 2")
+            require(
+                bool((np.abs(x) <= 0.5).all()),
+                "m",
+                m,
+                "an overlap from −½ to ½ for n ≥ 2",
+            )
             return np.asarray(self._interpolation.deriv(n - 1)(x))
         value, slope = self._at(x)
         return np.asarray(-slope if n else self.constant - value)
@@ -192,16 +237,27 @@ class PopulationLoss:
     @cached_property
     def _interpolation(self) -> Chebyshev:
         """φ' on |m| ≤ RADIUS."""
-        return Chebyshev.interpolate(lambda x: -self._at(x)[1], POINTS, domain=[-RADIUS, RADIUS])
+        return Chebyshev.interpolate(
+            lambda x: -self._at(x)[1], POINTS, domain=[-RADIUS, RADIUS]
+        )
 
     def information_by(self, route: str) -> int:
         """The information exponent from the derivatives of φ at 0, by either ``route``."""
         if choice("route", route, ROUTES) == "series":
             terms = self.products[1:]
         else:
-            terms = np.array([-float(self.derivative(0.0, n, route)) / math.factorial(n) for n in range(1, 9)])
+            terms = np.array(
+                [
+                    -float(self.derivative(0.0, n, route)) / math.factorial(n)
+                    for n in range(1, 9)
+                ]
+            )
         # interpolation loses digits with every derivative
-        floor = ZERO * np.abs(self.products[1:]).max(initial=0.0) * (1.0 if route == "series" else 1e3)
+        floor = (
+            ZERO
+            * np.abs(self.products[1:]).max(initial=0.0)
+            * (1.0 if route == "series" else 1e3)
+        )
         found = np.flatnonzero(np.abs(terms) > max(floor, 1e-12))
         if not found.size:
             raise InputError(
@@ -219,7 +275,10 @@ class PopulationLoss:
     def even(self) -> bool:
         """Whether φ(−m) = φ(m): the target is then recovered up to its sign."""
         odd = self.products[1::2]
-        return bool(np.abs(odd).max(initial=0.0) <= ZERO * np.abs(self.products[1:]).max(initial=0.0))
+        return bool(
+            np.abs(odd).max(initial=0.0)
+            <= ZERO * np.abs(self.products[1:]).max(initial=0.0)
+        )
 
     @property
     def growth(self) -> float:
@@ -248,7 +307,12 @@ class PopulationLoss:
         >>> round(loss.time(0.1, 0.5) / (0.25 * math.log(0.25 / 0.75 * 0.99 / 0.01)), 9)
         1.0
         """
-        require(-1 < start < end < 1, "start", start, f"an overlap below the end, {end}, both inside (−1, 1)")
+        require(
+            -1 < start < end < 1,
+            "start",
+            start,
+            f"an overlap below the end, {end}, both inside (−1, 1)",
+        )
         m = np.linspace(start, end, 401)
         grows = self.flow(m, step) > 0
         if not grows.all():
@@ -258,16 +322,22 @@ class PopulationLoss:
             )
         # the speed spans orders of magnitude near a random start: equal parts of log m
         points, weights = np.polynomial.legendre.leggauss(20)
-        edges = np.geomspace(start, end, 65) if start > 0 else np.linspace(start, end, 257)
+        edges = (
+            np.geomspace(start, end, 65) if start > 0 else np.linspace(start, end, 257)
+        )
         half, middle = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
-        speed = self.flow((middle[:, None] + half[:, None] * points).ravel(), step).reshape(len(half), -1)
+        speed = self.flow(
+            (middle[:, None] + half[:, None] * points).ravel(), step
+        ).reshape(len(half), -1)
         return float((half[:, None] * weights / speed).sum())
 
     def noise(self, m: Array = 0.0) -> np.ndarray:
         """V(m) = a² E[σ'² e²] at overlaps ``m``, label noise included; 0 is a random start."""
         x = self._checked(m)
         engine = select(self.problem, self.loss, order=ORDER).engine
-        values = float64(_noises)(engine, x.reshape(-1), self.problem.a(), self.problem.noise)
+        values = float64(_noises)(
+            engine, x.reshape(-1), self.problem.a(), self.problem.noise
+        )
         return np.asarray(values).reshape(x.shape)
 
     def largest_step(self, dim: int) -> float:
@@ -286,7 +356,11 @@ class PopulationLoss:
                 f"Argument `problem` must have an overlap that grows from a random start, but the loss rises there: "
                 f"ṁ ≈ {self.growth:.4g}·m^{k - 1} whatever the step."
             )
-        return float("inf") if k == 1 else float(2 * self.growth * n ** (-(k - 2) / 2) / self.noise())
+        return (
+            float("inf")
+            if k == 1
+            else float(2 * self.growth * n ** (-(k - 2) / 2) / self.noise())
+        )
 
 
 @float64
@@ -323,11 +397,21 @@ def population_loss(problem: Problem, loss: str | Loss = "squared") -> Populatio
         return np.asarray(target(jnp.asarray(x)[..., None]))
 
     degrees = [len(sigma.polynomial) - 1 if sigma.polynomial is not None else DEGREE]
-    degrees += [max(map(sum, target.polynomial)) if target.polynomial is not None else DEGREE]
-    products = a * sigma.hermite(min(degrees)) * hermite_coefficients(h, min(degrees), kinks)
+    degrees += [
+        max(map(sum, target.polynomial)) if target.polynomial is not None else DEGREE
+    ]
+    products = (
+        a * sigma.hermite(min(degrees)) * hermite_coefficients(h, min(degrees), kinks)
+    )
     constant = 0.0
     if loss.student:
         x, w = gauss_panels((*kinks, *sigma.kinks))
-        constant = float(w @ (h(x) ** 2 + (a * np.asarray(sigma(jnp.asarray(x)))) ** 2) + problem.noise) / 2
+        constant = (
+            float(
+                w @ (h(x) ** 2 + (a * np.asarray(sigma(jnp.asarray(x)))) ** 2)
+                + problem.noise
+            )
+            / 2
+        )
     engine = select(problem, "correlation", order=ORDER).engine
     return PopulationLoss(problem, loss, products, constant, engine)

@@ -21,11 +21,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from twolayer.analysis.passage_times import crossing_curves, first_passage
-from twolayer.analysis.population_loss import PopulationLoss, critical_alpha, population_loss, sufficient_alpha
+from twolayer.analysis.population_loss import (
+    PopulationLoss,
+    critical_alpha,
+    population_loss,
+    sufficient_alpha,
+)
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.chain import Chain
 from twolayer.numerics.arguments import Options, Progress
-from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require
+from twolayer.numerics.errors import (
+    InputError,
+    choice,
+    finite_number,
+    positive_integer,
+    reject,
+    require,
+)
 from twolayer.numerics.html import card, escaped, field_summary
 from twolayer.numerics.random import check_seed
 from twolayer.numerics.statistics import Fraction, Median, median, told, wilson
@@ -42,7 +54,13 @@ from twolayer.task.schedules import Law
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Recovery", "foreseen_recovery", "largest_overlaps", "recovery", "thresholds_of"]
+__all__ = [
+    "Recovery",
+    "foreseen_recovery",
+    "largest_overlaps",
+    "recovery",
+    "thresholds_of",
+]
 
 STARTS = {"positive": "hemisphere", "random": "sphere"}
 PATIENCE = 10.0  # runs end after so many times what the flow takes from m = N^{−1/2}, unless told otherwise
@@ -71,7 +89,9 @@ class Recovery:
     Examples
     --------
     >>> weak, strong = np.array([100.0, 120.0, 90.0]), np.array([300.0, np.inf, 250.0])
-    >>> found = Recovery(weak, strong, (0.25, 0.75), dim=50, information=2, samples=500.0)
+    >>> found = Recovery(
+    ...     weak, strong, (0.25, 0.75), dim=50, information=2, samples=500.0
+    ... )
     >>> found.search.value, found.descents.tolist()
     (100.0, [200.0, inf, 160.0])
     """
@@ -91,13 +111,22 @@ class Recovery:
     @property
     def descents(self) -> np.ndarray:
         """Samples from weak to strong recovery; infinite where the latter is not reached."""
-        return np.subtract(self.strong, self.weak, out=np.full_like(self.strong, np.inf), where=self.recovered)
+        return np.subtract(
+            self.strong,
+            self.weak,
+            out=np.full_like(self.strong, np.inf),
+            where=self.recovered,
+        )
 
     @property
     def descent(self) -> Median:
         """Median of the samples from weak to strong recovery, over runs that recovered weakly."""
         found = np.isfinite(self.weak)
-        return median(self.descents[found]) if found.any() else Median(np.inf, np.inf, np.inf)
+        return (
+            median(self.descents[found])
+            if found.any()
+            else Median(np.inf, np.inf, np.inf)
+        )
 
     @property
     def descent_share(self) -> Median:
@@ -141,26 +170,44 @@ class Recovery:
         return self.dim * sufficient_alpha(self.dim, self.information)
 
     def __repr__(self) -> str:
-        return field_summary(self, ("weak", "strong", "thresholds", "dim", "information", "samples"))
+        return field_summary(
+            self, ("weak", "strong", "thresholds", "dim", "information", "samples")
+        )
 
     def _repr_html_(self) -> str:
-        weak, strong, descent = (escaped(line.split(": ", 1)[1]) for line in str(self).splitlines())
+        weak, strong, descent = (
+            escaped(line.split(": ", 1)[1]) for line in str(self).splitlines()
+        )
         levels = [f"m ≥ {level:g}" for level in self.thresholds]
         rows = list(zip((*levels, "descent"), (weak, strong, descent), strict=True))
-        picture = crossing_curves((self.weak, self.strong), "samples", ("weak", "strong"))
+        picture = crossing_curves(
+            (self.weak, self.strong), "samples", ("weak", "strong")
+        )
         return card("Recovery", "", rows, picture)
 
     def __str__(self) -> str:
-        (a, b), (p, q) = self.thresholds, (self.weak_probability, self.strong_probability)
+        (a, b), (p, q) = (
+            self.thresholds,
+            (self.weak_probability, self.strong_probability),
+        )
         rows = []
-        for threshold, part, chance in ((a, self.search, p), (b, median(self.strong), q)):
+        for threshold, part, chance in (
+            (a, self.search, p),
+            (b, median(self.strong), q),
+        ):
             rows.append(
                 f"m ≥ {threshold:g}: {told(part.value)} samples (95 %: {part.interval()}), probability "
                 f"{chance.value:.3g} ({chance.low:.3g} to {chance.high:.3g})"
             )
         part, share = self.descent, self.descent_share
-        spent = f", {share.value:.3g} of all (95 %: {share.interval(3)})" if np.isfinite(share.value) else ""
-        rows.append(f"descent: {told(part.value)} samples (95 %: {part.interval()}){spent}")
+        spent = (
+            f", {share.value:.3g} of all (95 %: {share.interval(3)})"
+            if np.isfinite(share.value)
+            else ""
+        )
+        rows.append(
+            f"descent: {told(part.value)} samples (95 %: {part.interval()}){spent}"
+        )
         return "\n".join(rows)
 
 
@@ -222,16 +269,33 @@ def recovery(
     (1.0, True)
     """
     monitor_for(progress)  # refused before anything is computed
-    thresholds, landscape, starts, steps = _prepared(problem, algorithm, dim, threshold, start, samples, seeds, seed)
+    thresholds, landscape, starts, steps = _prepared(
+        problem, algorithm, dim, threshold, start, samples, seeds, seed
+    )
     batch = algorithm.batch_at(dim)
     pieces = max(1, min(PIECES, steps // STRIDE))
     quantity = "overlap" if landscape.even else "alignment"
 
     later = algorithm if descent_lr is None else algorithm.replace(lr=descent_lr)
 
-    def run(algorithm: SGD, threshold: float, starts: Overlaps, seed: int) -> xr.Dataset:
-        options: Options = {"steps": steps, "save": pieces, "until": Until(quantity, threshold)}
-        return solve(problem, algorithm, Chain(dim), starts, seed=seed, progress=progress, force=force, **options)
+    def run(
+        algorithm: SGD, threshold: float, starts: Overlaps, seed: int
+    ) -> xr.Dataset:
+        options: Options = {
+            "steps": steps,
+            "save": pieces,
+            "until": Until(quantity, threshold),
+        }
+        return solve(
+            problem,
+            algorithm,
+            Chain(dim),
+            starts,
+            seed=seed,
+            progress=progress,
+            force=force,
+            **options,
+        )
 
     search = run(algorithm, thresholds[0], starts, seed)
     weak, strong = first_passage(search).steps, np.full(seeds, np.inf)
@@ -240,11 +304,25 @@ def recovery(
         # runs that found nothing start at the end: as many as before, for the same compiled code
         there = np.where(found[:, None, None], search.M.values[:, -1], 1.0)
         further = first_passage(
-            run(later, thresholds[1], Overlaps(search.Q.values[:, -1], there, dim=dim), seed + LATER)
+            run(
+                later,
+                thresholds[1],
+                Overlaps(search.Q.values[:, -1], there, dim=dim),
+                seed + LATER,
+            )
         ).steps
         # the state is that after the whole step in which the threshold was passed
-        strong = np.where(found & (np.ceil(weak) + further <= steps), np.ceil(weak) + further, np.inf)
-    return Recovery(weak * batch, strong * batch, thresholds, dim, landscape.information, float(steps * batch))
+        strong = np.where(
+            found & (np.ceil(weak) + further <= steps), np.ceil(weak) + further, np.inf
+        )
+    return Recovery(
+        weak * batch,
+        strong * batch,
+        thresholds,
+        dim,
+        landscape.information,
+        float(steps * batch),
+    )
 
 
 def largest_overlaps(
@@ -279,12 +357,16 @@ def largest_overlaps(
     Examples
     --------
     >>> algorithm = SGD(lr="0.05/d", loss="correlation", geometry="spherical")
-    >>> largest = largest_overlaps(Problem("h3(z1)", "h3"), algorithm, dim=1000, samples=1000, seeds=16)
+    >>> largest = largest_overlaps(
+    ...     Problem("h3(z1)", "h3"), algorithm, dim=1000, samples=1000, seeds=16
+    ... )
     >>> largest.shape, bool(largest.max() < 0.3)
     ((16,), True)
     """
     eta = (0.25, 0.75)
-    _, _, starts, steps = _prepared(problem, algorithm, dim, eta, start, samples, seeds, seed)
+    _, _, starts, steps = _prepared(
+        problem, algorithm, dim, eta, start, samples, seeds, seed
+    )
     save = min(steps, LOOKS)
     like: Options = {"seed": seed, "progress": progress, "force": force}
     run = solve(problem, algorithm, Chain(dim), starts, steps=steps, save=save, **like)
@@ -303,11 +385,17 @@ def foreseen_recovery(
     seed: int = 0,
 ) -> Cost:
     """What `recovery` with these arguments would take: runs end when the last one has recovered, or are censored."""
-    thresholds, landscape, starts, steps = _prepared(problem, algorithm, dim, threshold, start, samples, seeds, seed)
+    thresholds, landscape, starts, steps = _prepared(
+        problem, algorithm, dim, threshold, start, samples, seeds, seed
+    )
     with contextlib.suppress(InputError):
-        expected = _expected(landscape, algorithm, dim, thresholds[1]) / algorithm.batch_at(dim)
+        expected = _expected(
+            landscape, algorithm, dim, thresholds[1]
+        ) / algorithm.batch_at(dim)
         steps = min(steps, math.ceil(LAST * expected))
-    return cost_of(problem, algorithm, Chain(dim), starts, steps=steps, save=1, seed=seed)
+    return cost_of(
+        problem, algorithm, Chain(dim), starts, steps=steps, save=1, seed=seed
+    )
 
 
 def _prepared(
@@ -332,20 +420,33 @@ def _prepared(
         finite_number("samples", samples, minimum=1.0, accepted="at least one batch")
     landscape = population_loss(problem, algorithm.loss)
     if algorithm.geometry == "free":
-        raise InputError("Argument `geometry` must be 'spherical' or 'projected' for recovery, but got 'free'.")
+        raise InputError(
+            "Argument `geometry` must be 'spherical' or 'projected' for recovery, but got 'free'."
+        )
     if algorithm.train_second_layer or algorithm.momentum:
-        raise InputError("Argument `algorithm` must move the first layer alone and without momentum for recovery.")
+        raise InputError(
+            "Argument `algorithm` must move the first layer alone and without momentum for recovery."
+        )
     batch = algorithm.batch_at(dim)
     if samples is None:
         samples = PATIENCE * _expected(landscape, algorithm, dim, thresholds[1])
-    steps = int(finite_number("samples", samples, minimum=batch, accepted=f"at least one batch, {batch}") / batch)
+    steps = int(
+        finite_number(
+            "samples", samples, minimum=batch, accepted=f"at least one batch, {batch}"
+        )
+        / batch
+    )
     if isinstance(start, Overlaps):
         check_start(problem, start)
         if start.batch not in ((), (1,), (seeds,)):
-            raise InputError(f"Argument `start` must hold one start or one for each of {seeds} seeds, but has {start}.")
+            raise InputError(
+                f"Argument `start` must hold one start or one for each of {seeds} seeds, but has {start}."
+            )
         norm = float(start.Q.flat[np.argmax(np.abs(start.Q - 1))])
         if abs(norm - 1) > 1e-9:
-            raise InputError(f"Argument `start` must lie on the sphere, Q = 1, but has Q = {norm:g}.")
+            raise InputError(
+                f"Argument `start` must lie on the sphere, Q = 1, but has Q = {norm:g}."
+            )
         Q, M = (np.broadcast_to(x, (seeds, 1, 1)) for x in (start.Q, start.M))
         starts = Overlaps(Q, M, dim=dim)
     else:
@@ -362,18 +463,26 @@ def thresholds_of(threshold: object) -> tuple[float, float]:
         return weak, 1 - weak
     accepted = "a number in (0, ½), or two values of the overlap, increasing, in (0, 1)"
     try:
-        low, high = (finite_number("threshold", x, accepted=accepted) for x in threshold)
+        low, high = (
+            finite_number("threshold", x, accepted=accepted) for x in threshold
+        )
     except ValueError:
         reject("threshold", threshold, accepted)
     require(0 < low < high < 1, "threshold", threshold, accepted)
     return low, high
 
 
-def _expected(landscape: PopulationLoss, algorithm: SGD, dim: int, threshold: float) -> float:
+def _expected(
+    landscape: PopulationLoss, algorithm: SGD, dim: int, threshold: float
+) -> float:
     """Samples that the flow takes from m = N^{−1/2} to a threshold."""
     first = min(dim**-0.5, threshold / 2)
     try:
-        return landscape.time(first, threshold) / algorithm.lr(dim) * algorithm.batch_at(dim)
+        return (
+            landscape.time(first, threshold)
+            / algorithm.lr(dim)
+            * algorithm.batch_at(dim)
+        )
     except InputError as error:
         raise InputError(
             f"Argument `samples` must be given where the flow does not lead from a random start to m = {threshold:g}: "

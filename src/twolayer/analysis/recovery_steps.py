@@ -16,7 +16,13 @@ from dataclasses import dataclass
 from twolayer.analysis.escape_formulas import check_threshold
 from twolayer.analysis.small_overlap import expansion
 from twolayer.gaussian.moments import moments
-from twolayer.numerics.errors import InputError, finite_number, positive_integer, reject, require
+from twolayer.numerics.errors import (
+    InputError,
+    finite_number,
+    positive_integer,
+    reject,
+    require,
+)
 from twolayer.running.support import check_description
 from twolayer.task.algorithm import SGD
 from twolayer.task.overlaps import Overlaps
@@ -64,7 +70,12 @@ class RecoverySteps:
 
 
 def recovery_steps(
-    problem: Problem, algorithm: SGD, dim: int, threshold: float = 0.5, *, start: float | None = None
+    problem: Problem,
+    algorithm: SGD,
+    dim: int,
+    threshold: float = 0.5,
+    *,
+    start: float | None = None,
 ) -> RecoverySteps:
     """Steps until one neuron has overlap ``threshold`` with the target direction, from the leading order near m = 0.
 
@@ -102,27 +113,54 @@ def recovery_steps(
             f"{problem.k}: measure with weak_recovery."
         )
     if algorithm.loss.name not in ("squared", "correlation"):
-        reject("loss", algorithm.loss.name, "'squared' or 'correlation' for these formulas")
-    if algorithm.geometry == "free" or algorithm.momentum or algorithm.weight_decay or algorithm.train_second_layer:
+        reject(
+            "loss", algorithm.loss.name, "'squared' or 'correlation' for these formulas"
+        )
+    if (
+        algorithm.geometry == "free"
+        or algorithm.momentum
+        or algorithm.weight_decay
+        or algorithm.train_second_layer
+    ):
         raise InputError(
             "Argument `algorithm` must be projected or spherical SGD on the first layer, without momentum and weight "
             f"decay, but got {algorithm!r}."
         )
-    m = finite_number("start", dim**-0.5 if start is None else start, accepted=f"a number in (0, {eta})")
+    m = finite_number(
+        "start",
+        dim**-0.5 if start is None else start,
+        accepted=f"a number in (0, {eta})",
+    )
     require(0 < m < eta, "start", start, f"a number in (0, {eta})")
-    found, a, gamma = expansion(problem.target, problem.activation), float(problem.a()[0]), algorithm.lr(dim)
-    own = gamma * found.self_interaction(algorithm.loss.name, a) if algorithm.geometry == "projected" else 0.0
+    found, a, gamma = (
+        expansion(problem.target, problem.activation),
+        float(problem.a()[0]),
+        algorithm.lr(dim),
+    )
+    own = (
+        gamma * found.self_interaction(algorithm.loss.name, a)
+        if algorithm.geometry == "projected"
+        else 0.0
+    )
     ell, drift = found.ell, found.drift * a
     if ell % 2:
-        drift = abs(drift)  # towards the target for one sign of m_0, which is the one meant
-    noise = float(moments(problem, Overlaps([[1.0]], [[0.0]], problem.P), algorithm.loss).chi[0, 0])
+        drift = abs(
+            drift
+        )  # towards the target for one sign of m_0, which is the one meant
+    noise = float(
+        moments(problem, Overlaps([[1.0]], [[0.0]], problem.P), algorithm.loss).chi[
+            0, 0
+        ]
+    )
     x = gamma**2 * noise * dim / algorithm.batch_at(dim)
     if own >= 1 or drift <= 0:
         return RecoverySteps(ell, math.inf, math.inf, 0.0, x, own, 1.0)
     growth, contraction = gamma * drift / (1 - own), x / (1 - own) ** 2
     if ell == 2:
         steps = math.log(eta / m) / growth
-        rest = math.log1p(growth) - math.log1p(contraction) / 2  # each step multiplies m: exact near m = 0
+        rest = (
+            math.log1p(growth) - math.log1p(contraction) / 2
+        )  # each step multiplies m: exact near m = 0
         contracted = math.log(eta / m) / rest if rest > 0 else math.inf
         return RecoverySteps(ell, steps, contracted, growth, contraction, own, 0.0)
     first, last, order = m ** (2 - ell), eta ** (2 - ell), ell - 2

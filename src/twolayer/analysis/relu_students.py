@@ -24,7 +24,12 @@ import xarray as xr
 
 from twolayer.gaussian.population_gradient import sine_excess
 from twolayer.numerics.arguments import Array, End, Save, finite_array
-from twolayer.numerics.errors import InputError, finite_number, positive_integer, require
+from twolayer.numerics.errors import (
+    InputError,
+    finite_number,
+    positive_integer,
+    require,
+)
 from twolayer.numerics.precision import float64
 from twolayer.numerics.types import Number, Real, Tree
 from twolayer.running.dataset import check_result
@@ -33,7 +38,14 @@ from twolayer.task.clocks import Clocks, save_steps
 from twolayer.task.method import from_start
 from twolayer.task.problem import Problem
 
-__all__ = ["ReluStudents", "SymmetricPair", "aligned_excess", "cubic_bound", "relu_students", "symmetric_pair"]
+__all__ = [
+    "ReluStudents",
+    "SymmetricPair",
+    "aligned_excess",
+    "cubic_bound",
+    "relu_students",
+    "symmetric_pair",
+]
 
 
 class SymmetricPair(NamedTuple):
@@ -65,26 +77,36 @@ def pair_step(x: jax.Array, y: jax.Array, lr: Number) -> tuple[jax.Array, jax.Ar
     """One step of (λ1 − ½, λ2)."""
     theta = jnp.arctan2(y, 0.5 + x)
     sine = jnp.sin(2 * theta) / (2 * math.pi)
-    return x * (1 - lr * (1 - theta / math.pi + sine)), y * (1 - lr * (theta / math.pi + x / (0.5 + x) * sine))
+    return x * (1 - lr * (1 - theta / math.pi + sine)), y * (
+        1 - lr * (theta / math.pi + x / (0.5 + x) * sine)
+    )
 
 
 def pair_loss(x: jax.Array, y: jax.Array) -> Real:
     """L of (λ1 − ½, λ2), without cancellation."""
     theta, square = jnp.arctan2(y, 0.5 + x), (0.5 + x) ** 2 + y**2
-    return x**2 + (square * sine_excess(2 * theta) / 2 - jnp.sqrt(square) * sine_excess(theta)) / math.pi
+    return (
+        x**2
+        + (square * sine_excess(2 * theta) / 2 - jnp.sqrt(square) * sine_excess(theta))
+        / math.pi
+    )
 
 
 @jax.jit
 def _follow(x: jax.Array, y: jax.Array, lr: Number, points: jax.Array) -> Tree:
     def to(carry: Tree, ends: jax.Array) -> Tree:
-        out = jax.lax.fori_loop(ends[0], ends[1], lambda _, c: pair_step(c[0], c[1], lr), carry)
+        out = jax.lax.fori_loop(
+            ends[0], ends[1], lambda _, c: pair_step(c[0], c[1], lr), carry
+        )
         return out, (*out, pair_loss(*out))
 
     return jax.lax.scan(to, (x, y), jnp.stack([points[:-1], points[1:]], 1))[1]
 
 
 @float64
-def symmetric_pair(lambda1: float, lambda2: float, lr: float, steps: End, save: Save = "log") -> SymmetricPair:
+def symmetric_pair(
+    lambda1: float, lambda2: float, lr: float, steps: End, save: Save = "log"
+) -> SymmetricPair:
     """Two rectifiers on either side of a unit teacher, w = λ1 v ± λ2 v⊥, by the recursion in two numbers.
 
     Parameters
@@ -107,12 +129,23 @@ def symmetric_pair(lambda1: float, lambda2: float, lr: float, steps: End, save: 
     y = finite_number("lambda2", lambda2, accepted="a finite number")
     eta = finite_number("lr", lr, accepted="a number in (0, 2)")
     require(0 < eta < 2, "lr", lr, "a number in (0, 2), beyond which λ1 diverges")
-    points, hidden = from_start(save_steps(Clocks(Problem("relu(z1)", "relu", 2), SGD(eta), None), None, steps, save))
-    start = (jnp.asarray(x - 0.5), jnp.asarray(abs(y)))  # −λ2 numbers the two students the other way
+    points, hidden = from_start(
+        save_steps(
+            Clocks(Problem("relu(z1)", "relu", 2), SGD(eta), None), None, steps, save
+        )
+    )
+    start = (
+        jnp.asarray(x - 0.5),
+        jnp.asarray(abs(y)),
+    )  # −λ2 numbers the two students the other way
     later = _follow(*start, jnp.asarray(eta), jnp.asarray(points))
     columns = zip((*start, pair_loss(*start)), later, strict=True)
-    excess, orthogonal, loss = (np.concatenate([[np.asarray(a)], np.asarray(b)])[hidden:] for a, b in columns)
-    return SymmetricPair(points[hidden:], excess, math.copysign(1.0, y) * orthogonal, loss)
+    excess, orthogonal, loss = (
+        np.concatenate([[np.asarray(a)], np.asarray(b)])[hidden:] for a, b in columns
+    )
+    return SymmetricPair(
+        points[hidden:], excess, math.copysign(1.0, y) * orthogonal, loss
+    )
 
 
 def aligned_excess(total: float, lr: float, students: int, steps: Array) -> np.ndarray:
@@ -136,10 +169,22 @@ def aligned_excess(total: float, lr: float, students: int, steps: Array) -> np.n
     """
     n = positive_integer("students", students)
     eta = finite_number("lr", lr, accepted=f"a number in (0, {4 / n:g})")
-    require(0 < eta < 4 / n, "lr", lr, f"a number in (0, {4 / n:g}), beyond which the sum of the students diverges")
-    start = finite_number("total", total, minimum=0.0, accepted="a number ≥ 0, the sum of the λ_i")
+    require(
+        0 < eta < 4 / n,
+        "lr",
+        lr,
+        f"a number in (0, {4 / n:g}), beyond which the sum of the students diverges",
+    )
+    start = finite_number(
+        "total", total, minimum=0.0, accepted="a number ≥ 0, the sum of the λ_i"
+    )
     times = finite_array("steps", steps)
-    require(bool((times >= 0).all() and (times % 1 == 0).all()), "steps", steps, "numbers of steps, integers ≥ 0")
+    require(
+        bool((times >= 0).all() and (times % 1 == 0).all()),
+        "steps",
+        steps,
+        "numbers of steps, integers ≥ 0",
+    )
     return np.asarray((start - 1) * (1 - eta * n / 2) ** times)
 
 
@@ -158,7 +203,12 @@ def cubic_bound(norm: Array, angle: Array) -> np.ndarray:
     0.25
     """
     theta, size = finite_array("angle", angle), finite_array("norm", norm)
-    require(bool(((theta >= 0) & (theta <= math.pi)).all()), "angle", angle, "angles from 0 to π")
+    require(
+        bool(((theta >= 0) & (theta <= math.pi)).all()),
+        "angle",
+        angle,
+        "angles from 0 to π",
+    )
     require(bool((size >= 0).all()), "norm", norm, "norms ≥ 0")
     # θ − sin θ cos θ in a form that keeps its digits at small θ, where it is θ³ − θ³/3
     rest = theta * jnp.sin(theta) ** 2 - jnp.cos(theta) * sine_excess(theta)
@@ -208,11 +258,18 @@ def relu_students(result: xr.Dataset) -> ReluStudents:
     """
     told = check_result(result, "result").get("problem", {})
     if "Q_perp" not in result:
-        raise InputError("Argument `result` must be a result of Population, which knows Q_perp to all digits.")
+        raise InputError(
+            "Argument `result` must be a result of Population, which knows Q_perp to all digits."
+        )
     gram = np.eye(1) if told["gram"] is None else np.asarray(told["gram"])
-    teacher = told["target"] in ("relu(z1)", {"teacher": "relu", "k": 1, "weights": [1.0]})
+    teacher = told["target"] in (
+        "relu(z1)",
+        {"teacher": "relu", "k": 1, "weights": [1.0]},
+    )
     if not (teacher and told["activation"] == "relu" and (result.a.values > 0).all()):
-        raise InputError("Argument `result` must have rectifiers with a > 0 that learn one rectifier, relu(z1).")
+        raise InputError(
+            "Argument `result` must have rectifiers with a > 0 that learn one rectifier, relu(z1)."
+        )
     inside = result.M.values[..., 0] / np.sqrt(gram[0, 0])
     outside = np.sqrt(np.diagonal(result.Q_perp.values, axis1=-2, axis2=-1))
     norm, angle = np.hypot(inside, outside), np.arctan2(outside, inside)

@@ -24,7 +24,14 @@ from twolayer.gaussian.moments import check_start
 from twolayer.gaussian.risk import irreducible
 from twolayer.numerics import random
 from twolayer.numerics.arguments import Variables
-from twolayer.numerics.errors import InputError, expect, finite_number, flag, positive_integer, require
+from twolayer.numerics.errors import (
+    InputError,
+    expect,
+    finite_number,
+    flag,
+    positive_integer,
+    require,
+)
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.precision import float64
 from twolayer.numerics.quadrature_rules import sobol_normals
@@ -60,7 +67,9 @@ class SecondLayer:
 
     Examples
     --------
-    >>> fitted = SecondLayer(np.array([1.0]), np.array(0.15), np.array(0.1), np.array(0.2))
+    >>> fitted = SecondLayer(
+    ...     np.array([1.0]), np.array(0.15), np.array(0.1), np.array(0.2)
+    ... )
     >>> round(float(fitted.risk_at(100)), 6)
     0.152
     """
@@ -76,7 +85,12 @@ class SecondLayer:
     def risk_at(self, samples: int) -> np.ndarray:
         """Mean test risk of a fit to n₂ = ``samples``, to first order in 1/n₂."""
         n = positive_integer("samples", samples)
-        require(n > self.a.shape[-1], "samples", n, f"more than the width {self.a.shape[-1]}")
+        require(
+            n > self.a.shape[-1],
+            "samples",
+            n,
+            f"more than the width {self.a.shape[-1]}",
+        )
         return np.asarray(self.risk + self.excess_per_sample / n)
 
 
@@ -99,21 +113,30 @@ def _checked(problem: Problem, start: Overlaps, ridge: float) -> tuple[Overlaps,
     why = infinite(problem, Loss.of("squared"), 2)
     if why is not None:
         raise InputError(f"Argument `problem` has no ridge fit of finite risk: {why}.")
-    return start.fields(problem.inputs), finite_number("ridge", ridge, minimum=0.0, accepted="a finite number ≥ 0")
+    return start.fields(problem.inputs), finite_number(
+        "ridge", ridge, minimum=0.0, accepted="a finite number ≥ 0"
+    )
 
 
-def _statistics(problem: Problem, Q: np.ndarray, M: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _statistics(
+    problem: Problem, Q: np.ndarray, M: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """K (n, p, p), b (n, p) and E[h²] (n,), from the averages that move a second layer: E[e φ] = b − K a/N."""
     p = problem.p
     layers = np.concatenate([np.zeros((1, p)), problem.divisor * np.eye(p)])
-    second, excess = map(np.asarray, _linear(select(problem, "squared").engine, *map(jnp.asarray, (Q, M, layers))))
+    second, excess = map(
+        np.asarray,
+        _linear(select(problem, "squared").engine, *map(jnp.asarray, (Q, M, layers))),
+    )
     b = second[:, 0]
     K = b[:, None, :] - second[:, 1:]
     return (K + K.transpose(0, 2, 1)) / 2, b, 2 * excess
 
 
 @float64
-def fit_second_layer(problem: Problem, start: Overlaps, ridge: float = 0.0) -> SecondLayer:
+def fit_second_layer(
+    problem: Problem, start: Overlaps, ridge: float = 0.0
+) -> SecondLayer:
     """The second layer that ridge regression on many fresh samples finds, and its test risk.
 
     Parameters
@@ -129,7 +152,11 @@ def fit_second_layer(problem: Problem, start: Overlaps, ridge: float = 0.0) -> S
     --------
     >>> problem = Problem("z1**2", "square", noise=0.1)
     >>> fit = fit_second_layer(problem, Overlaps([[1.0]], [[0.8]]))
-    >>> fit.a.round(4).tolist(), round(float(fit.risk), 4), round(float(fit.risk_at(1000)), 4)
+    >>> (
+    ...     fit.a.round(4).tolist(),
+    ...     round(float(fit.risk), 4),
+    ...     round(float(fit.risk_at(1000)), 4),
+    ... )
     ([0.76], 0.6836, 0.6861)
     """
     start, rho = _checked(problem, start, ridge)
@@ -142,12 +169,19 @@ def fit_second_layer(problem: Problem, start: Overlaps, ridge: float = 0.0) -> S
     c = (inverse @ b[..., None])[..., 0]
     excess = (square - 2 * (c * b).sum(-1) + np.einsum("nj,njl,nl->n", c, K, c)) / 2
     points = zip(Q, M, K, c, inverse, strict=True)
-    extra = np.array([_excess_per_sample(problem, Overlaps(q, m, problem.P), k, x, i, tau) for q, m, k, x, i in points])
+    extra = np.array(
+        [
+            _excess_per_sample(problem, Overlaps(q, m, problem.P), k, x, i, tau)
+            for q, m, k, x, i in points
+        ]
+    )
     found = (problem.divisor * c, excess + irreducible(problem), excess, extra)
     return SecondLayer(*(x.reshape((*lead, *x.shape[1:])) for x in found))
 
 
-def _fields(problem: Problem, start: Overlaps, normals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _fields(
+    problem: Problem, start: Overlaps, normals: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Features φ (n, p) and targets h (n,) from normals (n, rank + p)."""
     L, A, B = start.factors()
     star, own = normals[:, : L.shape[1]], normals[:, L.shape[1] :]
@@ -156,7 +190,12 @@ def _fields(problem: Problem, start: Overlaps, normals: np.ndarray) -> tuple[np.
 
 
 def _excess_per_sample(
-    problem: Problem, start: Overlaps, K: np.ndarray, c: np.ndarray, inverse: np.ndarray, tau: float
+    problem: Problem,
+    start: Overlaps,
+    K: np.ndarray,
+    c: np.ndarray,
+    inverse: np.ndarray,
+    tau: float,
 ) -> float:
     """½ tr(K H⁻¹ V H⁻¹) + τ cᵀ H⁻¹ E[φ φᵀ H⁻¹ s], over Sobol points."""
     rank = start.factors()[0].shape[1]
@@ -164,7 +203,11 @@ def _excess_per_sample(
     keep = problem.labels.keep
     residual = keep * h - phi @ c
     s = residual[:, None] * phi - tau * c
-    V = s.T @ s / len(s) + problem.noise * K + phi.T @ ((1 - keep**2) * h[:, None] ** 2 * phi) / len(s)
+    V = (
+        s.T @ s / len(s)
+        + problem.noise * K
+        + phi.T @ ((1 - keep**2) * h[:, None] ** 2 * phi) / len(s)
+    )
     drag = phi.T @ ((phi @ inverse) * s).sum(1) / len(s)
     return float(np.trace(K @ inverse @ V @ inverse) / 2 + tau * c @ inverse @ drag)
 
@@ -199,28 +242,47 @@ def simulate_second_layer(
 
     Examples
     --------
-    >>> risks = simulate_second_layer(Problem("z1**2", "square"), Overlaps([[1.0]], [[0.8]]), samples=100, seeds=3)
-    >>> bool((risks >= fit_second_layer(Problem("z1**2", "square"), Overlaps([[1.0]], [[0.8]])).risk).all())
+    >>> risks = simulate_second_layer(
+    ...     Problem("z1**2", "square"), Overlaps([[1.0]], [[0.8]]), samples=100, seeds=3
+    ... )
+    >>> bool(
+    ...     (
+    ...         risks
+    ...         >= fit_second_layer(
+    ...             Problem("z1**2", "square"), Overlaps([[1.0]], [[0.8]])
+    ...         ).risk
+    ...     ).all()
+    ... )
     True
     """
     start, rho = _checked(problem, start, ridge)
     if start.batch:
-        raise InputError(f"Argument `start` must be a single point, but holds {start.batch[0]}.")
+        raise InputError(
+            f"Argument `start` must be a single point, but holds {start.batch[0]}."
+        )
     n, p = positive_integer("samples", samples), problem.p
     require(rho > 0 or n > p, "samples", n, f"more than the width {p} where ridge = 0")
     seed, seeds = check_seed(seed), positive_integer("seeds", seeds)
     width = start.factors()[0].shape[1] + p + 1
     if not flag("force", force):
         numbers = float(n) * width
-        check_estimate(seeds * (1e-3 + COST * numbers), 32 * numbers, f"{n} samples of {width} numbers, {seeds} seeds")
+        check_estimate(
+            seeds * (1e-3 + COST * numbers),
+            32 * numbers,
+            f"{n} samples of {width} numbers, {seeds} seeds",
+        )
     K, b, square = (x[0] for x in _statistics(problem, start.Q[None], start.M[None]))
     risks = []
     for run in range(seeds):
-        normals = random.host_normal(seed, random.Role.FIELDS, n * width, run).reshape(n, width)
+        normals = random.host_normal(seed, random.Role.FIELDS, n * width, run).reshape(
+            n, width
+        )
         phi, h = _fields(problem, start, normals[:, :-1])
         spoilt = problem.labels.spoil(normals[:, -1], problem.noise)
         y = np.asarray(spoilt.sign) * h + np.asarray(spoilt.shift)
-        c = np.linalg.solve(phi.T @ phi / n + rho * problem.divisor**2 * np.eye(p), phi.T @ y / n)
+        c = np.linalg.solve(
+            phi.T @ phi / n + rho * problem.divisor**2 * np.eye(p), phi.T @ y / n
+        )
         risks.append((square - 2 * c @ b + c @ K @ c) / 2 + irreducible(problem))
     return np.array(risks)
 
@@ -245,8 +307,18 @@ def layerwise(result: xr.Dataset, ridge: float = 0.0) -> xr.Dataset:
     Examples
     --------
     >>> import twolayer as tl
-    >>> problem, algorithm = tl.Problem("z1**2", "square"), tl.SGD(lr="0.05/d", geometry="projected")
-    >>> run = tl.solve(problem, algorithm, tl.Chain(20), tl.Overlaps([[1.0]], [[0.1]]), steps=9, save=3)
+    >>> problem, algorithm = (
+    ...     tl.Problem("z1**2", "square"),
+    ...     tl.SGD(lr="0.05/d", geometry="projected"),
+    ... )
+    >>> run = tl.solve(
+    ...     problem,
+    ...     algorithm,
+    ...     tl.Chain(20),
+    ...     tl.Overlaps([[1.0]], [[0.1]]),
+    ...     steps=9,
+    ...     save=3,
+    ... )
     >>> layerwise(run).risk.shape, bool((layerwise(run).risk < run.risk).all())
     ((1, 4), True)
     """
@@ -256,9 +328,15 @@ def layerwise(result: xr.Dataset, ridge: float = 0.0) -> xr.Dataset:
     lead = result.a.shape[:2]
     Q, M = (x.values.reshape(-1, *x.shape[2:]) for x in (result.Q, result.M))
     # overlaps of the fields say everything, whatever the inputs
-    fit = fit_second_layer(problem.replace(inputs=None), Overlaps(Q, M, problem.P), ridge)
+    fit = fit_second_layer(
+        problem.replace(inputs=None), Overlaps(Q, M, problem.P), ridge
+    )
     names = ("risk", "excess_risk", "excess_per_sample")
-    variables: Variables = {name: (("seed", "time"), getattr(fit, name).reshape(lead)) for name in names}
+    variables: Variables = {
+        name: (("seed", "time"), getattr(fit, name).reshape(lead)) for name in names
+    }
     variables["a"] = ("seed", "time", "neuron"), fit.a.reshape(result.a.shape)
     clocks = ("seed", "neuron", "time", "step", "sample", "alpha")
-    return with_meanings(xr.Dataset(variables, {name: result.coords[name] for name in clocks}))
+    return with_meanings(
+        xr.Dataset(variables, {name: result.coords[name] for name in clocks})
+    )

@@ -39,7 +39,9 @@ class Expansion:
         return (self.kappa * a**2 if loss == "squared" else 0.0) - self.tilt * a
 
 
-def expansion(target: TargetLike, activation: ActivationLike, directions: int | None = None) -> Expansion:
+def expansion(
+    target: TargetLike, activation: ActivationLike, directions: int | None = None
+) -> Expansion:
     """Expand what one neuron sees of a target near m = 0."""
     seen, sigma = analyse(target, directions), Activation.of(activation)
     orders = sorted({sum(alpha) for alpha in seen.hermite if any(alpha)})
@@ -58,9 +60,21 @@ def expansion(target: TargetLike, activation: ActivationLike, directions: int | 
         )
     ell = shared[0]
     b = {alpha: value for alpha, value in seen.hermite.items() if sum(alpha) == ell}
-    size = next(iter(b.values())) if seen.target.directions == 1 else math.hypot(*b.values())
+    size = (
+        next(iter(b.values()))
+        if seen.target.directions == 1
+        else math.hypot(*b.values())
+    )
     x, w = gauss_panels(sigma.kinks)
-    kappa = float((w * (x**2 - 1) * sigma.on_host(x) ** 2).sum()) / 2  # E[λσσ'] by parts
+    kappa = (
+        float((w * (x**2 - 1) * sigma.on_host(x) ** 2).sum()) / 2
+    )  # E[λσσ'] by parts
     mean = seen.hermite.get((0,) * seen.target.directions, 0.0)
     tilt = math.sqrt(2) * float(c[2] if present[2] else 0.0) * mean
-    return Expansion(ell, ell * float(c[ell]) * size, tuple(q for q in range(1, ell) if present[q]), kappa, tilt)
+    return Expansion(
+        ell,
+        ell * float(c[ell]) * size,
+        tuple(q for q in range(1, ell) if present[q]),
+        kappa,
+        tilt,
+    )

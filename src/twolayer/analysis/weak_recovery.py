@@ -27,10 +27,23 @@ from twolayer.functions.exponents import analyse
 from twolayer.methods.chain import Chain, tail_of
 from twolayer.methods.vectors import Vectors
 from twolayer.numerics.arguments import End, Options, Progress
-from twolayer.numerics.errors import InputError, choice, positive_integer, reject, require
+from twolayer.numerics.errors import (
+    InputError,
+    choice,
+    positive_integer,
+    reject,
+    require,
+)
 from twolayer.numerics.html import card, curves, field_summary
 from twolayer.numerics.random import check_seed
-from twolayer.numerics.statistics import Fit, Median, median, median_power_law, resolved, told
+from twolayer.numerics.statistics import (
+    Fit,
+    Median,
+    median,
+    median_power_law,
+    resolved,
+    told,
+)
 from twolayer.running.cost import Cost, cost_of
 from twolayer.running.progress import monitor_for
 from twolayer.running.solve import make_task, solve
@@ -42,7 +55,13 @@ from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 from twolayer.task.scaling import positive_law
 
-__all__ = ["WeakRecovery", "foreseen_recovery", "growth_of", "oriented", "weak_recovery"]
+__all__ = [
+    "WeakRecovery",
+    "foreseen_recovery",
+    "growth_of",
+    "oriented",
+    "weak_recovery",
+]
 
 SIGNS = ("positive", "negative", "random")
 LOOKS = 300  # steps at which directions are looked at, spaced by some percent
@@ -78,7 +97,9 @@ class WeakRecovery:
     Examples
     --------
     >>> algorithm = SGD(lr="0.2", batch="2*d", loss="correlation", geometry="projected")
-    >>> steps = np.array([[8.0, 9.0, 8.0, 7.0, 9.0, 8.0], [9.0, 10.0, 8.0, 9.0, 11.0, 9.0]])
+    >>> steps = np.array(
+    ...     [[8.0, 9.0, 8.0, 7.0, 9.0, 8.0], [9.0, 10.0, 8.0, 9.0, 11.0, 9.0]]
+    ... )
     >>> known = (0.5, (100, 200), steps, (50, 50), ("exact", "exact"), "log d")
     >>> found = WeakRecovery(Problem("h2(z1)", "h2"), algorithm, *known)
     >>> found.mu, [median.value for median in found.medians]
@@ -123,15 +144,22 @@ class WeakRecovery:
     @property
     def logarithmic(self) -> bool:
         """Whether T has a factor log d, as for ℓ = 2: exponents are then those of T/log d."""
-        return self.growth is not None and self.growth.removesuffix("log log d").endswith("log d")
+        return self.growth is not None and self.growth.removesuffix(
+            "log log d"
+        ).endswith("log d")
 
     def fit(self) -> Fit | None:
         """Exponent of the median of T (of T/log d if `logarithmic`) against d; None where too few runs have a T > 0."""
-        known = [i for i, row in enumerate(self.steps) if resolved(row) and row.min() > 0]
+        known = [
+            i for i, row in enumerate(self.steps) if resolved(row) and row.min() > 0
+        ]
         if len(known) < 2 or not self.learned or self.steps.shape[1] < 2:
             return None
         dims = np.array([self.dims[i] for i in known], dtype=float)
-        rows = [self.steps[i] / (np.log(self.dims[i]) if self.logarithmic else 1.0) for i in known]
+        rows = [
+            self.steps[i] / (np.log(self.dims[i]) if self.logarithmic else 1.0)
+            for i in known
+        ]
         fit = median_power_law(dims, rows)
         return fit if math.isfinite(fit.error) else None
 
@@ -157,22 +185,40 @@ class WeakRecovery:
         ]
         if self.theta is not None:
             rows.append(("θ", f"{self.theta:.3g} ± {self.theta_error:.2g}"))
-        known = [(d, m.value) for d, m in zip(self.dims, self.medians, strict=True) if math.isfinite(m.value)]
+        known = [
+            (d, m.value)
+            for d, m in zip(self.dims, self.medians, strict=True)
+            if math.isfinite(m.value)
+        ]
         picture = ""
         if len(known) > 1:
             at, medians = np.log10(np.array(known)).T
-            picture = curves(at, [medians], ("log₁₀ d", "log₁₀ T"), marks=list(zip(at, medians, strict=True)))
+            picture = curves(
+                at,
+                [medians],
+                ("log₁₀ d", "log₁₀ T"),
+                marks=list(zip(at, medians, strict=True)),
+            )
         return card(f"Weak recovery at m = {self.threshold:g}", "", rows, picture)
 
     def __str__(self) -> str:
         rows = [
             f"d = {dim:<9} T = {told(m.value, 5):<9} (95 %: {m.interval(5)})"
-            + (f"   {lost} of {self.steps.shape[1]} not in {limit} steps" if lost else "")
-            for dim, m, lost, limit in zip(self.dims, self.medians, self.censored, self.limits, strict=True)
+            + (
+                f"   {lost} of {self.steps.shape[1]} not in {limit} steps"
+                if lost
+                else ""
+            )
+            for dim, m, lost, limit in zip(
+                self.dims, self.medians, self.censored, self.limits, strict=True
+            )
         ]
         fit = self.fit()
         if fit is not None:
-            rows.append(f"theta = {fit.slope:.4g} ± {fit.error:.2g}" + (" of T/log d" if self.logarithmic else ""))
+            rows.append(
+                f"theta = {fit.slope:.4g} ± {fit.error:.2g}"
+                + (" of T/log d" if self.logarithmic else "")
+            )
         return "\n".join(rows)
 
 
@@ -228,13 +274,22 @@ def weak_recovery(
     Examples
     --------
     >>> algorithm = SGD(lr="0.2", batch="2*d", loss="correlation", geometry="projected")
-    >>> result = weak_recovery(Problem("h2(z1)", "h2"), algorithm, dim=(100, 200), seeds=16)
+    >>> result = weak_recovery(
+    ...     Problem("h2(z1)", "h2"), algorithm, dim=(100, 200), seeds=16
+    ... )
     >>> result.learned, result.steps.shape
     (True, (2, 16))
     """
-    eta, seeds, sizes = _checked(problem, algorithm, dim, threshold, seeds, sign, start, batch_sums)
-    seed, _ = check_seed(seed), monitor_for(progress)  # refused before anything is measured
-    limits = tuple(_limit(problem, algorithm, size, eta, sign, start, steps) for size in sizes)
+    eta, seeds, sizes = _checked(
+        problem, algorithm, dim, threshold, seeds, sign, start, batch_sums
+    )
+    seed, _ = (
+        check_seed(seed),
+        monitor_for(progress),
+    )  # refused before anything is measured
+    limits = tuple(
+        _limit(problem, algorithm, size, eta, sign, start, steps) for size in sizes
+    )
     facing = sign if not algorithm.reused or _draws(problem) else "random"
     rows, sums, each = [], [], []
     parts: list[tuple[Overlaps, Chain | Vectors, int]] = []
@@ -243,25 +298,57 @@ def weak_recovery(
         chosen, batch = batch_sums, algorithm.batch_at(size)
         if chosen == "auto" and batch > GAUSSIAN_ABOVE and not algorithm.reused:
             a = problem.a(seed) if starts.a is None else np.atleast_2d(starts.a)[0]
-            chosen = "gaussian" if batch > tail_of(problem, algorithm, starts.Q[0], starts.M[0], a) else "exact"
+            chosen = (
+                "gaussian"
+                if batch > tail_of(problem, algorithm, starts.Q[0], starts.M[0], a)
+                else "exact"
+            )
         sums.append("gaussian" if chosen == "gaussian" else "exact")
-        parts.append((starts, Vectors(size) if algorithm.reused else Chain(size, batch_sums=chosen), limit))
+        parts.append(
+            (
+                starts,
+                Vectors(size) if algorithm.reused else Chain(size, batch_sums=chosen),
+                limit,
+            )
+        )
     work = [
-        (make_task(problem, algorithm, method, starts, steps=limit, save=1, seed=seed), method)
+        (
+            make_task(
+                problem, algorithm, method, starts, steps=limit, save=1, seed=seed
+            ),
+            method,
+        )
         for starts, method, limit in parts
     ]
     check_work(work, force)
     for starts, method, limit in parts:
-        common: Options = {"steps": limit, "seed": seed, "progress": progress, "force": force}
+        common: Options = {
+            "steps": limit,
+            "seed": seed,
+            "progress": progress,
+            "force": force,
+        }
         if per_direction:
-            looks = np.unique(np.round(np.geomspace(1, limit, min(LOOKS, limit)))).astype(int)
-            run = solve(problem, algorithm, method, starts, save=np.concatenate([[0], looks]), throw=False, **common)
+            looks = np.unique(
+                np.round(np.geomspace(1, limit, min(LOOKS, limit)))
+            ).astype(int)
+            run = solve(
+                problem,
+                algorithm,
+                method,
+                starts,
+                save=np.concatenate([[0], looks]),
+                throw=False,
+                **common,
+            )
             M = run.M.values
             rows.append(_passed(run.step.values, np.sqrt((M**2).sum((2, 3))), eta))
             each.append(_passed(run.step.values, np.sqrt((M**2).sum(2)), eta))
         else:
             until = Until("overlap", eta)
-            run = solve(problem, algorithm, method, starts, save=1, until=until, **common)
+            run = solve(
+                problem, algorithm, method, starts, save=1, until=until, **common
+            )
             began = np.sqrt((starts.M**2).sum((1, 2))) >= eta
             rows.append(np.where(began, 0.0, np.ceil(first_passage(run).steps)))
     return WeakRecovery(
@@ -284,21 +371,47 @@ def _passed(steps: np.ndarray, sizes: np.ndarray, eta: float) -> np.ndarray:
 
 
 def foreseen_recovery(
-    problem: Problem, algorithm: SGD, dim: Sequence[int] | int, *, threshold: float, seeds: int, seed: int, sign: str
+    problem: Problem,
+    algorithm: SGD,
+    dim: Sequence[int] | int,
+    *,
+    threshold: float,
+    seeds: int,
+    seed: int,
+    sign: str,
 ) -> Cost:
     """What `weak_recovery` with these arguments would take: half of the steps after which runs are given up."""
-    eta, seeds, sizes = _checked(problem, algorithm, dim, threshold, seeds, sign, "random", "auto")
+    eta, seeds, sizes = _checked(
+        problem, algorithm, dim, threshold, seeds, sign, "random", "auto"
+    )
     parts = []
     for size in sizes:
         steps = max(1, _limit(problem, algorithm, size, eta, sign, "random", None) // 2)
         sums = "gaussian" if algorithm.batch_at(size) > GAUSSIAN_ABOVE else "exact"
         starts = _starts(problem, size, seeds, seed, sign, "random")
-        parts.append(cost_of(problem, algorithm, Chain(size, batch_sums=sums), starts, steps=steps, save=1, seed=seed))
+        parts.append(
+            cost_of(
+                problem,
+                algorithm,
+                Chain(size, batch_sums=sums),
+                starts,
+                steps=steps,
+                save=1,
+                seed=seed,
+            )
+        )
     return Cost.total(parts)
 
 
 def _checked(
-    problem: Problem, algorithm: SGD, dim: object, threshold: float, seeds: int, sign: str, start: str, batch_sums: str
+    problem: Problem,
+    algorithm: SGD,
+    dim: object,
+    threshold: float,
+    seeds: int,
+    sign: str,
+    start: str,
+    batch_sums: str,
 ) -> tuple[float, int, tuple[int, ...]]:
     """Level, seeds and dimensions."""
     check_description(problem, algorithm)
@@ -309,7 +422,10 @@ def _checked(
     choice("start", start, ("random", "typical"))
     choice("batch_sums", batch_sums, ("auto", "exact", "gaussian"))
     seeds = positive_integer("seeds", seeds)
-    sizes = tuple(positive_integer("dim", n, 2) for n in np.atleast_1d(np.asarray(dim, dtype=object)))
+    sizes = tuple(
+        positive_integer("dim", n, 2)
+        for n in np.atleast_1d(np.asarray(dim, dtype=object))
+    )
     require(len(sizes) > 0, "dim", dim, "at least one dimension")
     if algorithm.loss.student is None:
         raise InputError(
@@ -318,7 +434,11 @@ def _checked(
             f"until=Until('overlap', {eta:g})) and first_passage."
         )
     if algorithm.geometry == "free":
-        reject("geometry", "free", "'projected' or 'spherical': an overlap is a cosine only on the sphere")
+        reject(
+            "geometry",
+            "free",
+            "'projected' or 'spherical': an overlap is a cosine only on the sphere",
+        )
     if start == "typical" and (problem.p, problem.k) != (1, 1):
         reject("start", start, "'random' for several neurons or directions")
     return eta, seeds, sizes
@@ -336,7 +456,15 @@ def growth_of(problem: Problem, algorithm: SGD) -> str | None:
     return diagram.at(algorithm.mu, algorithm.delta).growth
 
 
-def _limit(problem: Problem, algorithm: SGD, dim: int, eta: float, sign: str, start: str, steps: End) -> int:
+def _limit(
+    problem: Problem,
+    algorithm: SGD,
+    dim: int,
+    eta: float,
+    sign: str,
+    start: str,
+    steps: End,
+) -> int:
     """Last step at a dimension: as asked, or late enough for 85 % of the starts."""
     if steps is not None:
         return max(1, round(positive_law(steps, "steps")(dim)))
@@ -344,10 +472,16 @@ def _limit(problem: Problem, algorithm: SGD, dim: int, eta: float, sign: str, st
         return 10_000
     predicted = recovery_steps(problem, algorithm, dim, eta)
     late = 1.0 if start == "typical" else LATE ** min(0, 2 - predicted.ell)
-    steps_ = predicted.contracted if math.isfinite(predicted.contracted) else predicted.steps
+    steps_ = (
+        predicted.contracted if math.isfinite(predicted.contracted) else predicted.steps
+    )
     if not math.isfinite(steps_):
         return 10_000
-    wait = 0.0 if sign == "positive" or predicted.ell % 2 == 0 else PATIENCE * _crossing(predicted, dim)
+    wait = (
+        0.0
+        if sign == "positive" or predicted.ell % 2 == 0
+        else PATIENCE * _crossing(predicted, dim)
+    )
     return math.ceil(LEAST + max(3.0, 2 * late) * steps_ + wait)
 
 
@@ -368,12 +502,18 @@ def _draws(problem: Problem) -> bool:
         return False
 
 
-def _starts(problem: Problem, dim: int, seeds: int, seed: int, sign: str, start: str) -> Overlaps:
+def _starts(
+    problem: Problem, dim: int, seeds: int, seed: int, sign: str, start: str
+) -> Overlaps:
     starts = Overlaps.random(problem, dim, seed, size=seeds)
     if start == "typical":
         M = np.copysign(dim**-0.5, starts.M)
         starts = Overlaps(starts.Q, M, problem.P, starts.a, dim)
-    return starts if sign == "random" else oriented(problem, starts, away=sign == "negative")
+    return (
+        starts
+        if sign == "random"
+        else oriented(problem, starts, away=sign == "negative")
+    )
 
 
 def oriented(problem: Problem, starts: Overlaps, away: bool = False) -> Overlaps:
@@ -385,7 +525,11 @@ def oriented(problem: Problem, starts: Overlaps, away: bool = False) -> Overlaps
     if ell % 2 == 0:
         return starts
     if not np.allclose(problem.P, np.eye(problem.k)):
-        reject("gram", problem.P.tolist(), "the identity for starts with a sign; use sign='random'")
+        reject(
+            "gram",
+            problem.P.tolist(),
+            "the identity for starts with a sign; use sign='random'",
+        )
     c = Activation.of(problem.activation).hermite(ell)[ell]
     pull = np.zeros(starts.M.shape[:-1])
     for alpha, b in analyse(problem.target).hermite.items():

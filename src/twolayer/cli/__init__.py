@@ -56,7 +56,9 @@ class Parser(argparse.ArgumentParser):
             description=f"{about[0].upper()}{about[1:]}.",
             epilog=_examples(examples),
             allow_abbrev=False,
-            formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=22, width=WIDTH),
+            formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
+                prog, max_help_position=22, width=WIDTH
+            ),
         )
 
     def error(self, message: str) -> NoReturn:
@@ -66,13 +68,19 @@ class Parser(argparse.ArgumentParser):
     def read(self, argv: list[str]) -> argparse.Namespace:
         """Parse; unknown flags are named with the nearest known one."""
         # no command has flags of one dash, so that a formula may begin with a minus sign
-        args, rest = self.parse_known_args([f" {a}" if re.match("-[^-]", a) and a != "-h" else a for a in argv])
+        args, rest = self.parse_known_args(
+            [f" {a}" if re.match("-[^-]", a) and a != "-h" else a for a in argv]
+        )
         if rest:
             word = rest[0].strip()
             if not word.startswith("-") and "--target" in self._option_string_actions:
-                self.error(f"unknown argument {short(word)}: a target goes behind --target")
+                self.error(
+                    f"unknown argument {short(word)}: a target goes behind --target"
+                )
             kind = "flag" if word.startswith("-") else "argument"
-            self.error(f"unknown {kind} {short(word)}{closest(word, self._option_string_actions)}")
+            self.error(
+                f"unknown {kind} {short(word)}{closest(word, self._option_string_actions)}"
+            )
         return args
 
 
@@ -122,7 +130,9 @@ def _dispatch(argv: list[str]) -> int:
     name, *rest = argv
     if name not in COMMANDS:
         known = ", ".join(COMMANDS)
-        raise InputError(f"Unknown command {short(name)}{closest(name, COMMANDS)}; commands are {known}.")
+        raise InputError(
+            f"Unknown command {short(name)}{closest(name, COMMANDS)}; commands are {known}."
+        )
     expect()
     parser, command = command_of(name)
     return int(command.run(parser.read(rest)))
@@ -145,7 +155,9 @@ def main(argv: list[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # Greek letters on a terminal that has none
+            stream.reconfigure(
+                errors="replace"
+            )  # Greek letters on a terminal that has none
     try:
         code = _dispatch(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
@@ -153,14 +165,20 @@ def main(argv: list[str] | None = None) -> int:
     except InputError as error:
         return _fail(str(error), 2)
     except KeyboardInterrupt:
-        return _fail("interrupted before anything was done: give the same command again.", 1)
+        return _fail(
+            "interrupted before anything was done: give the same command again.", 1
+        )
     except SystemExit as stop:  # argparse after --help
         return int(stop.code or 0)
     except RunFailed as error:
         return _fail(str(error), 1)
     except MemoryError as error:
-        return _fail(f"not enough memory: {error}; use fewer seeds, save points or neurons.", 1)
-    except BrokenPipeError:  # the reader of our output has left, as in `twolayer … | head`
+        return _fail(
+            f"not enough memory: {error}; use fewer seeds, save points or neurons.", 1
+        )
+    except (
+        BrokenPipeError
+    ):  # the reader of our output has left, as in `twolayer … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:  # a full disk

@@ -13,13 +13,20 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     ("twolayer about", "versions, and whether this machine computes correctly"),
-    ("twolayer about --check", "two minutes of known answers, and what may be trusted here"),
+    (
+        "twolayer about --check",
+        "two minutes of known answers, and what may be trusted here",
+    ),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The long check, and the format."""
-    parser.add_argument("--check", action="store_true", help="compute known answers on this machine (two minutes)")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="compute known answers on this machine (two minutes)",
+    )
     add_common(parser, "write the same to this file")
 
 
@@ -36,7 +43,10 @@ def run(args: argparse.Namespace) -> int:
 
     found = list(selftest())
     rows = [
-        (f"{one.name}: {'right' if one.right else 'WRONG'}", f"{one.what}: {one.deviation:.2g} of {one.tolerance:.2g}")
+        (
+            f"{one.name}: {'right' if one.right else 'WRONG'}",
+            f"{one.what}: {one.deviation:.2g} of {one.tolerance:.2g}",
+        )
         for one in found
     ]
     wrong = {method for one in found if not one.right for method in one.methods}
@@ -45,6 +55,9 @@ def run(args: argparse.Namespace) -> int:
     if not all(one.right for one in found):
         doubtful = ", ".join(sorted(wrong)) or "files"
         verdict += f" Do not trust: {doubtful}; try other versions (pip install -U twolayer), or another device."
-    told = {**facts, "checks": [{**dataclasses.asdict(one), "right": one.right} for one in found]}
+    told = {
+        **facts,
+        "checks": [{**dataclasses.asdict(one), "right": one.right} for one in found],
+    }
     tell(args, "\n".join([text, "", wrapped(rows), "", fold(verdict)]), told)
     return int(not all(one.right for one in found))

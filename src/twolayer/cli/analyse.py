@@ -14,25 +14,50 @@ if TYPE_CHECKING:
 EXAMPLES = (
     ("twolayer analyse 'z1 + z1*z2'", "exponents, and what is learned at which step"),
     ("twolayer analyse 'He3(z1)' --activation relu", "the staircase of an activation"),
-    ("twolayer analyse 'He2(z1)' --inputs '{variances = [4, 1], dims = [9, 90]}'", "with the effective dimension"),
-    ("twolayer analyse 'z1*z2*z3' --out target.png", "a figure of the Hermite coefficients"),
+    (
+        "twolayer analyse 'He2(z1)' --inputs '{variances = [4, 1], dims = [9, 90]}'",
+        "with the effective dimension",
+    ),
+    (
+        "twolayer analyse 'z1*z2*z3' --out target.png",
+        "a figure of the Hermite coefficients",
+    ),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The target and what to show of it."""
     parser.add_argument("target", help="a formula in z1, z2, … such as 'z1 + z1*z2'")
-    parser.add_argument("--activation", metavar="NAME", help="show its staircase too, such as relu")
-    parser.add_argument("--directions", type=int, metavar="K", help="directions, where the formula has fewer")
-    parser.add_argument("--inputs", metavar="TABLE", help="their law, as in task files: effective dimensions are told")
-    parser.add_argument("--latex", action="store_true", help="print the target as LaTeX only")
+    parser.add_argument(
+        "--activation", metavar="NAME", help="show its staircase too, such as relu"
+    )
+    parser.add_argument(
+        "--directions",
+        type=int,
+        metavar="K",
+        help="directions, where the formula has fewer",
+    )
+    parser.add_argument(
+        "--inputs",
+        metavar="TABLE",
+        help="their law, as in task files: effective dimensions are told",
+    )
+    parser.add_argument(
+        "--latex", action="store_true", help="print the target as LaTeX only"
+    )
     add_common(parser, "draw the Hermite coefficients into this .png, .pdf or .svg")
 
 
 def run(args: argparse.Namespace) -> int:
     """Analyse and print."""
     if args.latex:
-        idle(args, "with --latex, which prints the formula alone", "--activation", "--inputs", "--json")
+        idle(
+            args,
+            "with --latex, which prints the formula alone",
+            "--activation",
+            "--inputs",
+            "--json",
+        )
     check_figure(args.out)
     from twolayer.functions.activation import Activation
     from twolayer.functions.exponents import analyse
@@ -42,7 +67,11 @@ def run(args: argparse.Namespace) -> int:
         Activation.of(sigma)
     result = analyse(args.target, args.directions, _inputs(args.inputs))
     fresh, reused = result.staircase(sigma), result.staircase(sigma, reuse=True)
-    more = "" if sigma is None else f"\nfresh, {sigma:<16}{fresh}\nreused, {sigma:<15}{reused}"
+    more = (
+        ""
+        if sigma is None
+        else f"\nfresh, {sigma:<16}{fresh}\nreused, {sigma:<15}{reused}"
+    )
     values: Json = {
         "target": result.target.name,
         "latex": result.latex,
@@ -59,10 +88,15 @@ def run(args: argparse.Namespace) -> int:
         "directions": result.directions,
         "generative_directions": result.generative_directions,
         "unused": result.unused,
-        "hermite": {",".join(map(str, alpha)): c for alpha, c in result.hermite.items()},
+        "hermite": {
+            ",".join(map(str, alpha)): c for alpha, c in result.hermite.items()
+        },
     }
     if args.inputs is not None:
-        values |= {"effective_fraction": result.effective_fraction, "even_fraction": result.even_fraction}
+        values |= {
+            "effective_fraction": result.effective_fraction,
+            "even_fraction": result.even_fraction,
+        }
     lines = (fold(line, then=" " * 23) for line in f"{result}{more}".splitlines())
     text = result.latex if args.latex else "\n".join(lines)
     drawn(args, text, values, lambda plot: plot.analysis(result))

@@ -13,7 +13,10 @@ from twolayer.numerics.errors import InputError
 EXAMPLES = (
     ("twolayer cite ode chain", "the papers behind two methods"),
     ("twolayer cite results/task.nc", "those behind a result"),
-    ("twolayer cite results/task.nc --bibtex --out task.bib", "the same for a bibliography"),
+    (
+        "twolayer cite results/task.nc --bibtex --out task.bib",
+        "the same for a bibliography",
+    ),
 )
 
 
@@ -30,11 +33,19 @@ def run(args: argparse.Namespace) -> int:
 
     style = "bibtex" if args.bibtex else "text"
     known = [papers_of(word) for word in args.what]
-    papers = _of_results(args.what, style) if None in known else written(itertools.chain(*filter(None, known)), style)
+    papers = (
+        _of_results(args.what, style)
+        if None in known
+        else written(itertools.chain(*filter(None, known)), style)
+    )
     if args.bibtex:
         tell(args, papers, {"papers": papers.split("\n\n")})
     else:
-        tell(args, "\n".join(fold(line, then="    ") for line in papers.splitlines()), {"papers": papers.splitlines()})
+        tell(
+            args,
+            "\n".join(fold(line, then="    ") for line in papers.splitlines()),
+            {"papers": papers.splitlines()},
+        )
     return 0
 
 
@@ -46,6 +57,8 @@ def _of_results(what: list[str], style: str) -> str:
 
     other = next((x for x in what if Path(x).suffix not in ("", ".nc", ".zarr")), None)
     if other is not None:
-        raise InputError(f"Argument `what` must be a result (.nc), a store (.zarr) or a method, but got {other!r}.")
+        raise InputError(
+            f"Argument `what` must be a result (.nc), a store (.zarr) or a method, but got {other!r}."
+        )
     whole = [load(x) if Path(x).suffix else method_by_name(x, 1, {}) for x in what]
     return cite(*whole, style=style)

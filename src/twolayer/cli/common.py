@@ -49,14 +49,23 @@ __all__ = [
 DATA = (".json", ".txt")
 
 
-def add_common(parser: argparse.ArgumentParser, out: str, seed: str | None = None, change: str | None = None) -> None:
+def add_common(
+    parser: argparse.ArgumentParser,
+    out: str,
+    seed: str | None = None,
+    change: str | None = None,
+) -> None:
     """The flags that commands share, with what they mean here: --out, --json, and --seed and --set where they act."""
     parser.add_argument("--out", metavar="PATH", help=out)
     if seed is not None:
         parser.add_argument("--seed", type=int, metavar="N", help=seed)
     if change is not None:
-        parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=change)
-    parser.add_argument("--json", action="store_true", help="print JSON for programs instead of text")
+        parser.add_argument(
+            "--set", action="append", default=[], metavar="KEY=VALUE", help=change
+        )
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON for programs instead of text"
+    )
 
 
 CHANGE = "change a key of the file, such as algorithm.lr=0.1/d"
@@ -64,13 +73,19 @@ CHANGE = "change a key of the file, such as algorithm.lr=0.1/d"
 
 def add_dry_run(parser: argparse.ArgumentParser) -> None:
     """The flag that tells the cost of a command beforehand."""
-    parser.add_argument("--dry-run", action="store_true", help="say what it will take; run and write nothing")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="say what it will take; run and write nothing",
+    )
 
 
 def add_force(parser: argparse.ArgumentParser) -> None:
     """The flag that lifts the bounds on the work of a command."""
     parser.add_argument(
-        "--force", action="store_true", help="begin even what is estimated to take a day, or the memory"
+        "--force",
+        action="store_true",
+        help="begin even what is estimated to take a day, or the memory",
     )
 
 
@@ -86,7 +101,11 @@ def task_of(args: argparse.Namespace, **flags: str) -> TaskFile:
     """Read the task file; flags such as dim="run.dim" stand for a key and win over the file and --set."""
     from twolayer.files.taskfile import read_task
 
-    given = [f"{key}={getattr(args, flag)}" for flag, key in flags.items() if getattr(args, flag) is not None]
+    given = [
+        f"{key}={getattr(args, flag)}"
+        for flag, key in flags.items()
+        if getattr(args, flag) is not None
+    ]
     return read_task(args.task, [*args.set, *given])
 
 
@@ -117,7 +136,9 @@ def wrote(files: list[str]) -> None:
         print(f"wrote {file}")
 
 
-def drawn(args: argparse.Namespace, text: str, values: Json, draw: Callable[[Any], Figure]) -> None:
+def drawn(
+    args: argparse.Namespace, text: str, values: Json, draw: Callable[[Any], Figure]
+) -> None:
     """As `tell`; a --out that names a figure is drawn instead, with the module `plot`."""
     if args.out is None or Path(args.out).suffix not in FIGURES:
         tell(args, text, values)
@@ -135,7 +156,9 @@ def check_report(out: str | None) -> None:
 def _check_out(out: str | None, known: tuple[str, ...]) -> None:
     if out is not None:
         if Path(out).suffix not in known:
-            raise InputError(f"--out must end in {', '.join(known[:-1])} or {known[-1]}, but got {short(out)}.")
+            raise InputError(
+                f"--out must end in {', '.join(known[:-1])} or {known[-1]}, but got {short(out)}."
+            )
         check_writable(Path(out), "--out")
 
 
@@ -144,19 +167,32 @@ def fold(text: str, first: str = "", then: str = "") -> str:
 
     Examples
     --------
-    >>> print(fold("the second Hermite polynomial, with unit leading coefficient, where k = 1", then="  "))
+    >>> print(
+    ...     fold(
+    ...         "the second Hermite polynomial, with unit leading coefficient, where k = 1",
+    ...         then="  ",
+    ...     )
+    ... )
     the second Hermite polynomial, with unit leading coefficient, where k = 1
     """
     together = text.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
     lines = textwrap.wrap(
-        together, WIDTH, initial_indent=first, subsequent_indent=then, break_long_words=False, break_on_hyphens=False
+        together,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=then,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
     return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def folded(text: str, then: str = "    ") -> str:
     """Every line of a text within the width of a terminal."""
-    return "\n".join(fold(line, then=then) if len(line) > WIDTH else line for line in text.splitlines())
+    return "\n".join(
+        fold(line, then=then) if len(line) > WIDTH else line
+        for line in text.splitlines()
+    )
 
 
 def wrapped(rows: Iterable[tuple[str, str]], gap: int = 2) -> str:
@@ -164,13 +200,25 @@ def wrapped(rows: Iterable[tuple[str, str]], gap: int = 2) -> str:
 
     Examples
     --------
-    >>> print(wrapped([("He2", "the second Hermite polynomial, with unit leading coefficient, " * 2)]))
+    >>> print(
+    ...     wrapped(
+    ...         [
+    ...             (
+    ...                 "He2",
+    ...                 "the second Hermite polynomial, with unit leading coefficient, "
+    ...                 * 2,
+    ...             )
+    ...         ]
+    ...     )
+    ... )
     He2  the second Hermite polynomial, with unit leading coefficient, the second
          Hermite polynomial, with unit leading coefficient,
     """
     listed = list(rows)
     width = max((len(name) for name, _ in listed), default=0) + gap
-    return "\n".join(fold(text, f"{name:<{width}}", " " * width) for name, text in listed)
+    return "\n".join(
+        fold(text, f"{name:<{width}}", " " * width) for name, text in listed
+    )
 
 
 def emit(values: Json) -> None:
@@ -218,8 +266,16 @@ def keep(result: xr.Dataset | Comparison, base: Path, figure: bool = True) -> li
     base.parent.mkdir(exist_ok=True)
     files = [save(result, named(base, ".nc"))]
     if figure:
-        picture = plot.compare(result) if isinstance(result, Comparison) else plot.trajectory(result)
-        files.append(plot.save_figure(picture, named(base, base.suffix if base.suffix in FIGURES else ".png")))
+        picture = (
+            plot.compare(result)
+            if isinstance(result, Comparison)
+            else plot.trajectory(result)
+        )
+        files.append(
+            plot.save_figure(
+                picture, named(base, base.suffix if base.suffix in FIGURES else ".png")
+            )
+        )
     return [str(file) for file in files]
 
 

@@ -36,10 +36,22 @@ if TYPE_CHECKING:
     from twolayer.task.problem import Problem
 
 EXAMPLES = (
-    ("twolayer compare task.toml", "the methods of the file, judged by the first theory"),
-    ("twolayer compare task.toml --methods ode,chain --dim 400", "these methods, at this dimension"),
-    ("twolayer compare task.toml --set run.seeds=64 --out both", "more seeds, in both.nc and both.png"),
-    ("twolayer compare task.toml --data rows.npz --out rows", "SGD over given rows, against their Gaussian surrogate"),
+    (
+        "twolayer compare task.toml",
+        "the methods of the file, judged by the first theory",
+    ),
+    (
+        "twolayer compare task.toml --methods ode,chain --dim 400",
+        "these methods, at this dimension",
+    ),
+    (
+        "twolayer compare task.toml --set run.seeds=64 --out both",
+        "more seeds, in both.nc and both.png",
+    ),
+    (
+        "twolayer compare task.toml --data rows.npz --out rows",
+        "SGD over given rows, against their Gaussian surrogate",
+    ),
     ("twolayer compare task.toml --dry-run", "what it would take"),
 )
 PART = ".part.nc"
@@ -48,9 +60,15 @@ PATIENCE = 1.0  # seconds before what is finished is worth a file
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The task and the methods."""
-    parser.add_argument("task", metavar="TASK.toml", help="the task file (see 'twolayer help tasks')")
-    parser.add_argument("--methods", metavar="A,B", help="methods to compare, instead of the file's")
-    parser.add_argument("--dim", type=int, metavar="D", help="dimension, instead of the file's run.dim")
+    parser.add_argument(
+        "task", metavar="TASK.toml", help="the task file (see 'twolayer help tasks')"
+    )
+    parser.add_argument(
+        "--methods", metavar="A,B", help="methods to compare, instead of the file's"
+    )
+    parser.add_argument(
+        "--dim", type=int, metavar="D", help="dimension, instead of the file's run.dim"
+    )
     parser.add_argument(
         "--data",
         metavar="ROWS",
@@ -58,7 +76,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_dry_run(parser)
     add_force(parser)
-    add_common(parser, "write PATH.nc and PATH.png (default: results/TASK)", "instead of the file's run.seed", CHANGE)
+    add_common(
+        parser,
+        "write PATH.nc and PATH.png (default: results/TASK)",
+        "instead of the file's run.seed",
+        CHANGE,
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,7 +95,11 @@ def run(args: argparse.Namespace) -> int:
     from twolayer.running.compare import compare
 
     algorithm = task.stages() or task.algorithm()
-    words = None if args.methods is None else [word.strip() for word in args.methods.split(",")]
+    words = (
+        None
+        if args.methods is None
+        else [word.strip() for word in args.methods.split(",")]
+    )
     if args.data is not None:
         problem, methods, start = _over_rows(task, algorithm, words, args.data)
     else:
@@ -83,17 +110,24 @@ def run(args: argparse.Namespace) -> int:
         from twolayer.running.cost import cost_of_comparison
 
         idle(args, "with --dry-run, which writes nothing", "--out")
-        return told(args, cost_of_comparison(problem, algorithm, methods or None, start, **arguments))
+        return told(
+            args,
+            cost_of_comparison(problem, algorithm, methods or None, start, **arguments),
+        )
     base = output_base(args.out, Path(args.task).stem)
     options = {"progress": not args.json, "force": args.force, "each": keeper(base)}
     try:
         with one_line_warnings():
-            done = compare(problem, algorithm, methods or None, start, **options, **arguments)
+            done = compare(
+                problem, algorithm, methods or None, start, **options, **arguments
+            )
     except Interrupted as stop:
         (path,) = keep(stop.result, base, figure=False)
         named(base, PART).unlink(missing_ok=True)
         done_so_far = ", ".join(stop.result.results)
-        print(f"interrupted; {done_so_far} so far are in {path}: draw them with 'twolayer plot {path}'")
+        print(
+            f"interrupted; {done_so_far} so far are in {path}: draw them with 'twolayer plot {path}'"
+        )
         return 1
     files = keep(done, base)
     named(base, PART).unlink(missing_ok=True)
@@ -109,20 +143,34 @@ def _over_rows(
     from twolayer.running.surrogate import beside, surrogate
 
     table = task.table
-    for where, names in (("problem", ("inputs", "gram")), ("start", ("Q", "M", "a", "blocks"))):
+    for where, names in (
+        ("problem", ("inputs", "gram")),
+        ("start", ("Q", "M", "a", "blocks")),
+    ):
         for name in names:
             if name in getattr(table, where).model_fields_set:
-                raise InputError(f"{task.name}: --data has its own `{where}.{name}`: leave it out.")
+                raise InputError(
+                    f"{task.name}: --data has its own `{where}.{name}`: leave it out."
+                )
     rows = read_rows(path)
-    given = surrogate(task.problem(), *rows, seed=table.start.seed, law=table.start.random)
+    given = surrogate(
+        task.problem(), *rows, seed=table.start.seed, law=table.start.random
+    )
     data, dim = given.method.data, given.method.dim
     if table.run.dim not in (None, dim):
         raise InputError(
             f"{task.name}: `run.dim` must be {dim}, that of the rows, or left out, but is {table.run.dim}."
         )
-    asked = [dataclasses.replace(x, data=data) if isinstance(x, Vectors) else x for x in task.methods(words, dim)]
+    asked = [
+        dataclasses.replace(x, data=data) if isinstance(x, Vectors) else x
+        for x in task.methods(words, dim)
+    ]
     methods = asked or [*beside(algorithm, dim), given.method]
-    return given.problem, methods if given.method in methods else [*methods, given.method], given.start
+    return (
+        given.problem,
+        methods if given.method in methods else [*methods, given.method],
+        given.start,
+    )
 
 
 def keeper(base: Path) -> Callable[[Comparison], None]:

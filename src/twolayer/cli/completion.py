@@ -18,7 +18,17 @@ EXAMPLES = (
     ("twolayer completion fish > ~/.config/fish/completions/twolayer.fish", "at once"),
 )
 SHELLS = ("bash", "zsh", "fish")
-METHODS = ("chain", "dmft", "giantsteps", "map", "meanfield", "ode", "population", "sde", "vectors")
+METHODS = (
+    "chain",
+    "dmft",
+    "giantsteps",
+    "map",
+    "meanfield",
+    "ode",
+    "population",
+    "sde",
+    "vectors",
+)
 
 
 class Completion(NamedTuple):
@@ -59,9 +69,15 @@ def entries() -> dict[str, Completion]:
     found = {}
     for name in COMMANDS:
         parser, _ = command_of(name)
-        actions = [a for a in parser._actions if a.option_strings and not isinstance(a, argparse._HelpAction)]
+        actions = [
+            a
+            for a in parser._actions
+            if a.option_strings and not isinstance(a, argparse._HelpAction)
+        ]
         flags = {a.option_strings[-1]: str(a.help) for a in actions}
-        found[name] = Completion({**flags, "--help": "show the arguments and examples"}, words.get(name, ()))
+        found[name] = Completion(
+            {**flags, "--help": "show the arguments and examples"}, words.get(name, ())
+        )
     return found
 
 
@@ -93,7 +109,10 @@ def zsh(known: dict[str, Completion]) -> str:
     """A completion function for a folder in $fpath."""
 
     def listed(pairs: dict[str, str]) -> str:
-        return " ".join(shlex.quote(f"{word}:{text.replace(':', ' ')}") for word, text in pairs.items())
+        return " ".join(
+            shlex.quote(f"{word}:{text.replace(':', ' ')}")
+            for word, text in pairs.items()
+        )
 
     cases = "\n".join(
         f"        {name}) flags=({listed(entry.flags)}); names=({' '.join(entry.words)}) ;;"
@@ -125,10 +144,15 @@ def fish(known: dict[str, Completion]) -> str:
     """One line for each command, flag and word."""
     lines = ["complete -c twolayer -f -n __fish_use_subcommand -l help -l version"]
     for name, text in COMMANDS.items():
-        lines.append(f"complete -c twolayer -f -n __fish_use_subcommand -a {name} -d {shlex.quote(text)}")
+        lines.append(
+            f"complete -c twolayer -f -n __fish_use_subcommand -a {name} -d {shlex.quote(text)}"
+        )
     for name, entry in known.items():
         here = f"complete -c twolayer -n '__fish_seen_subcommand_from {name}'"
-        lines += [f"{here} -l {flag.removeprefix('--')} -d {shlex.quote(text)}" for flag, text in entry.flags.items()]
+        lines += [
+            f"{here} -l {flag.removeprefix('--')} -d {shlex.quote(text)}"
+            for flag, text in entry.flags.items()
+        ]
         if entry.words:
             lines.append(f"{here} -a {shlex.quote(' '.join(entry.words))}")
     return "\n".join(lines)

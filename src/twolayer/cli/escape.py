@@ -26,38 +26,80 @@ if TYPE_CHECKING:
     from twolayer.task.problem import Problem
 
 EXAMPLES = (
-    ("twolayer escape --width 4 --noise 0.1", "formulas, at the rate with the fewest steps"),
+    (
+        "twolayer escape --width 4 --noise 0.1",
+        "formulas, at the rate with the fewest steps",
+    ),
     ("twolayer escape --width inf --dim 100000", "of infinitely many neurons"),
     ("twolayer escape --dim 1000 --lr 0.05/d --measure 32", "and 32 runs beside them"),
-    ("twolayer escape --dim 1000 --measure 32 --out escape.png", "passage times with the formulas, drawn"),
-    ("twolayer escape --dim 100000 --measure 256 --dry-run", "what the runs would take"),
+    (
+        "twolayer escape --dim 1000 --measure 32 --out escape.png",
+        "passage times with the formulas, drawn",
+    ),
+    (
+        "twolayer escape --dim 100000 --measure 256 --dry-run",
+        "what the runs would take",
+    ),
 )
-LEAST, MOST = 0.01, 0.03  # thresholds taken by default: at the best rate wide networks lose 4 % of their risk at most
+LEAST, MOST = (
+    0.01,
+    0.03,
+)  # thresholds taken by default: at the best rate wide networks lose 4 % of their risk at most
 LEARNT = 0.99  # of the risk is gone when the target counts as learned
 ROWS = ("annealed", "quenched", "ode", "corrected", "noisy", "from_zero")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Phase retrieval in a few numbers, the dimension and the threshold."""
-    parser.add_argument("--width", default="1", metavar="P", help="neurons, or inf (default 1)")
     parser.add_argument(
-        "--noise", type=float, default=0.0, metavar="Δ", help="variance of the labels' noise (default 0)"
+        "--width", default="1", metavar="P", help="neurons, or inf (default 1)"
     )
-    parser.add_argument("--lr", metavar="LAW", help="learning rate such as 0.05/d (default: the fewest steps)")
-    parser.add_argument("--rho", type=float, metavar="R", help="d·lr/(p·batch) instead, which infinite widths have too")
-    parser.add_argument("--batch", type=int, default=1, metavar="N", help="batch size (default 1)")
-    parser.add_argument("--dim", type=int, default=10_000, metavar="D", help="dimension (default 10000)")
+    parser.add_argument(
+        "--noise",
+        type=float,
+        default=0.0,
+        metavar="Δ",
+        help="variance of the labels' noise (default 0)",
+    )
+    parser.add_argument(
+        "--lr",
+        metavar="LAW",
+        help="learning rate such as 0.05/d (default: the fewest steps)",
+    )
+    parser.add_argument(
+        "--rho",
+        type=float,
+        metavar="R",
+        help="d·lr/(p·batch) instead, which infinite widths have too",
+    )
+    parser.add_argument(
+        "--batch", type=int, default=1, metavar="N", help="batch size (default 1)"
+    )
+    parser.add_argument(
+        "--dim", type=int, default=10_000, metavar="D", help="dimension (default 10000)"
+    )
     parser.add_argument(
         "--threshold",
         type=float,
         metavar="T",
         help="T in R = (1 − T) R(0) (default: from 0.01 to 0.03, the least for which the noise of samples is known)",
     )
-    parser.add_argument("--ode", action="store_true", help="also integrate the ODE from 32 random starts")
-    parser.add_argument("--measure", type=int, metavar="N", help="also measure N runs of the exact chain")
+    parser.add_argument(
+        "--ode",
+        action="store_true",
+        help="also integrate the ODE from 32 random starts",
+    )
+    parser.add_argument(
+        "--measure",
+        type=int,
+        metavar="N",
+        help="also measure N runs of the exact chain",
+    )
     add_dry_run(parser)
     add_common(
-        parser, "draw passage times (.png, .pdf, .svg), or write what is printed (.txt, .json)", "of starts and runs"
+        parser,
+        "draw passage times (.png, .pdf, .svg), or write what is printed (.txt, .json)",
+        "of starts and runs",
     )
 
 
@@ -66,7 +108,9 @@ def _width(text: str) -> float:
     if text == "inf":
         return math.inf
     if not text.strip().isdecimal() or int(text) < 1:
-        raise InputError(f"Argument `--width` must be a whole number from 1 on or inf, but got {short(text)}.")
+        raise InputError(
+            f"Argument `--width` must be a whole number from 1 on or inf, but got {short(text)}."
+        )
     return int(text)
 
 
@@ -74,7 +118,12 @@ def run(args: argparse.Namespace) -> int:
     """Print the formulas, and the measurement if asked for."""
     check_report(args.out)
     args.width = _width(args.width)
-    finite_number("--noise", args.noise, minimum=0.0, accepted="a variance: a finite number, zero or more")
+    finite_number(
+        "--noise",
+        args.noise,
+        minimum=0.0,
+        accepted="a variance: a finite number, zero or more",
+    )
     draws = args.out is not None and not args.out.endswith(DATA)
     runs = args.ode or args.measure is not None or draws
     if args.measure is None:
@@ -84,23 +133,47 @@ def run(args: argparse.Namespace) -> int:
     from twolayer.analysis.escape_formulas import contraction_of, formulas
 
     if math.isinf(args.width) and (runs or args.lr is not None):
-        flag = "--ode" if args.ode else "--measure" if args.measure is not None else "--lr" if args.lr else "--out"
-        raise InputError(f"{flag} needs a finite --width: infinitely many neurons have formulas and --rho alone.")
+        flag = (
+            "--ode"
+            if args.ode
+            else "--measure"
+            if args.measure is not None
+            else "--lr"
+            if args.lr
+            else "--out"
+        )
+        raise InputError(
+            f"{flag} needs a finite --width: infinitely many neurons have formulas and --rho alone."
+        )
     if args.rho is not None:
         finite_number("--rho", args.rho, accepted="a positive number")
     if args.lr is not None and args.rho is not None:
-        raise InputError("--lr and --rho are two ways to say one thing: leave one of them out.")
+        raise InputError(
+            "--lr and --rho are two ways to say one thing: leave one of them out."
+        )
     rho = args.rho if args.lr is None else _ratio(args)
     if args.threshold is None:
-        args.threshold = _threshold(args, 1 / (2 * contraction_of(args.width, args.noise)) if rho is None else rho)
-    known = formulas(args.width, args.dim, args.threshold, noise=args.noise, rho=rho, batch=args.batch)
+        args.threshold = _threshold(
+            args,
+            1 / (2 * contraction_of(args.width, args.noise)) if rho is None else rho,
+        )
+    known = formulas(
+        args.width,
+        args.dim,
+        args.threshold,
+        noise=args.noise,
+        rho=rho,
+        batch=args.batch,
+    )
     times, measured, law = _run(args, known) if runs else (None, None, None)
     if args.dry_run:
         return int(law or 0)
     found = {name: getattr(known, name) for name in ROWS}
     missing, reached = dict(known.missing), 1.0
     if times is not None:
-        found |= {name: getattr(times, name) for name in ("ode", "ode_error", "corrected")}
+        found |= {
+            name: getattr(times, name) for name in ("ode", "ode_error", "corrected")
+        }
         missing, reached = times.missing, times.reached
     per = known.steps_per_time
     values: Json = {
@@ -114,7 +187,10 @@ def run(args: argparse.Namespace) -> int:
         "missing": missing,
         "reached": reached,
         "time": found,
-        "steps": {name: None if value is None else value * per for name, value in found.items()},
+        "steps": {
+            name: None if value is None else value * per
+            for name, value in found.items()
+        },
     }
     lines = [
         f"lr         {values['lr']}   (escape below {values['largest_lr']})",
@@ -122,23 +198,44 @@ def run(args: argparse.Namespace) -> int:
         f"threshold  R = (1 − {args.threshold:g}) R(0) at d = {args.dim}",
     ]
     if args.width > 1:
-        lines.insert(2, f"gain       {known.gain:.4g} times fewer steps than one neuron, each at its best rate")
+        lines.insert(
+            2,
+            f"gain       {known.gain:.4g} times fewer steps than one neuron, each at its best rate",
+        )
     rows = []
     if found["ode"] is None:
         missing["ode"] = "it is integrated for several neurons; ask with --ode"
     for name in ROWS if args.width == 1 else ROWS[:-1]:
         value = found[name]
-        shown = f"not given: {missing.get(name, '')}" if value is None else f"t = {value:<9.5g} steps {value * per:.5g}"
+        shown = (
+            f"not given: {missing.get(name, '')}"
+            if value is None
+            else f"t = {value:<9.5g} steps {value * per:.5g}"
+        )
         rows.append((name.replace("_", " "), shown))
     if measured is not None:
-        numbers = ("mean", "standard_error", "median", "mean_steps", "censored", "diverged")
+        numbers = (
+            "mean",
+            "standard_error",
+            "median",
+            "mean_steps",
+            "censored",
+            "diverged",
+        )
         values["chain"] = {name: getattr(measured, name) for name in numbers}
         rows.append(("chain", f"t = {measured}   steps {measured.mean_steps:.5g}"))
     lines.append(wrapped([(f"{name:<9}", text) for name, text in rows]))
     if reached < 0.995:
-        lines.append(fold(f"the ODE reaches the threshold from {reached:.0%} of the starts"))
+        lines.append(
+            fold(f"the ODE reaches the threshold from {reached:.0%} of the starts")
+        )
     title = _title(args, values["lr"])
-    drawn(args, "\n".join(lines), values, lambda plot: plot.passage(times, law, measured, title))
+    drawn(
+        args,
+        "\n".join(lines),
+        values,
+        lambda plot: plot.passage(times, law, measured, title),
+    )
     return 0
 
 
@@ -151,7 +248,11 @@ def _threshold(args: argparse.Namespace, rho: float) -> float:
     if c <= 0:
         return LEAST
     s = rho * noise_strength_of(args.width, args.noise) / (2 * c)
-    least = RESOLVED["one" if args.width == 1 else "several"] * (1 + s) / positive_integer("--dim", args.dim, 2)
+    least = (
+        RESOLVED["one" if args.width == 1 else "several"]
+        * (1 + s)
+        / positive_integer("--dim", args.dim, 2)
+    )
     return min(max(math.ceil(1000 * least) / 1000, LEAST), MOST)
 
 
@@ -211,16 +312,39 @@ def _run(args: argparse.Namespace, known: Any) -> tuple[Any, Any, Any]:
     seed, measured = args.seed or 0, None
     times = escape_time(problem, algorithm, args.dim, args.threshold, seed=seed)
     if args.measure is not None:
-        starts = Overlaps.random(problem, args.dim, seed, size=positive_integer("--measure", args.measure))
+        starts = Overlaps.random(
+            problem, args.dim, seed, size=positive_integer("--measure", args.measure)
+        )
         method = Chain(args.dim)
         if args.dry_run:  # the last runs cross at about twice the mean
-            cost = cost_of(problem, algorithm, method, starts, time=2 * times.ode, save=1, seed=seed)
+            cost = cost_of(
+                problem,
+                algorithm,
+                method,
+                starts,
+                time=2 * times.ode,
+                save=1,
+                seed=seed,
+            )
             return times, None, told(args, cost)
         until = Until("excess_risk", 1 - args.threshold, relative=True)
         with one_line_warnings():
-            runs = solve(problem, algorithm, method, starts, time=4 * times.ode, save=1, seed=seed, until=until)
+            runs = solve(
+                problem,
+                algorithm,
+                method,
+                starts,
+                time=4 * times.ode,
+                save=1,
+                seed=seed,
+                until=until,
+            )
         measured = first_passage(runs)
-    return times, measured, passage_law(problem, algorithm, args.dim, args.threshold, seed=seed)
+    return (
+        times,
+        measured,
+        passage_law(problem, algorithm, args.dim, args.threshold, seed=seed),
+    )
 
 
 def _title(args: argparse.Namespace, lr: str) -> str:

@@ -7,22 +7,42 @@ import argparse
 EXAMPLES = (
     ("twolayer explore", "open the page in the browser; Ctrl-C ends the server"),
     ("twolayer explore task.toml --set problem.width=2", "with this task"),
-    ("twolayer explore --figure escape-dimension", "with the set-up of a figure of the gallery"),
+    (
+        "twolayer explore --figure escape-dimension",
+        "with the set-up of a figure of the gallery",
+    ),
     ("twolayer explore --no-browser --port 8000", "say the address only"),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The task, and where to listen."""
-    parser.add_argument("task", nargs="?", metavar="TASK.toml", help="open with this task file")
-    parser.add_argument("--figure", metavar="NAME", help="open with the set-up of this figure of the gallery")
-    parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="port (default: a free one)")
     parser.add_argument(
-        "--host", default="127.0.0.1", metavar="NAME", help="listen here instead of this machine only, with a token"
+        "task", nargs="?", metavar="TASK.toml", help="open with this task file"
     )
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of the file, such as run.dim=400"
+        "--figure",
+        metavar="NAME",
+        help="open with the set-up of this figure of the gallery",
+    )
+    parser.add_argument(
+        "--no-browser", action="store_true", help="do not open a browser"
+    )
+    parser.add_argument(
+        "--port", type=int, default=0, metavar="N", help="port (default: a free one)"
+    )
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        metavar="NAME",
+        help="listen here instead of this machine only, with a token",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change a key of the file, such as run.dim=400",
     )
 
 

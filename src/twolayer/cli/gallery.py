@@ -12,9 +12,18 @@ from twolayer.numerics.errors import InputError, choice
 EXAMPLES = (
     ("twolayer gallery list", "all figures, with what they take"),
     ("twolayer gallery show escape-dimension", "the settings of one"),
-    ("twolayer gallery run mediocrity --quick", "figure, data and verdict, in results/"),
-    ("twolayer gallery run mediocrity --set dims=4,8 --set starts=100", "with other settings"),
-    ("twolayer gallery run mediocrity trajectories --quick", "two of them, a line each"),
+    (
+        "twolayer gallery run mediocrity --quick",
+        "figure, data and verdict, in results/",
+    ),
+    (
+        "twolayer gallery run mediocrity --set dims=4,8 --set starts=100",
+        "with other settings",
+    ),
+    (
+        "twolayer gallery run mediocrity trajectories --quick",
+        "two of them, a line each",
+    ),
     ("twolayer gallery run all --quick --dry-run", "how long all of them take"),
 )
 UNKNOWN = "?"  # a duration that has not been recorded
@@ -23,10 +32,25 @@ RUN = ("--quick", "--record", "--out", "--seed", "--set", "--dry-run")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to do, the figure and its settings."""
-    parser.add_argument("action", choices=("list", "show", "run"), help="list all, show the settings of one, or run it")
-    parser.add_argument("name", nargs="*", metavar="NAME", help="the figure, or several to run; 'all' stands for all")
-    parser.add_argument("--quick", action="store_true", help="a smaller version that takes seconds")
-    parser.add_argument("--record", metavar="FILE.json", help="put verdict, settings and data hash into this file")
+    parser.add_argument(
+        "action",
+        choices=("list", "show", "run"),
+        help="list all, show the settings of one, or run it",
+    )
+    parser.add_argument(
+        "name",
+        nargs="*",
+        metavar="NAME",
+        help="the figure, or several to run; 'all' stands for all",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a smaller version that takes seconds"
+    )
+    parser.add_argument(
+        "--record",
+        metavar="FILE.json",
+        help="put verdict, settings and data hash into this file",
+    )
     add_dry_run(parser)
     add_common(
         parser,
@@ -40,22 +64,35 @@ def run(args: argparse.Namespace) -> int:
     """List the figures, show one, or make them; exit code 1 if measurement and theory differ."""
     if args.action == "list":
         if args.name:
-            raise InputError(f"twolayer gallery list takes no name; see 'twolayer gallery show {args.name[0]}'.")
+            raise InputError(
+                f"twolayer gallery list takes no name; see 'twolayer gallery show {args.name[0]}'."
+            )
         idle(args, "on the list", *RUN)
         return _list(args, gallery())
     known = gallery()
     if not args.name:
-        raise InputError(f"twolayer gallery {args.action} needs a NAME; figures are {', '.join(known)}.")
+        raise InputError(
+            f"twolayer gallery {args.action} needs a NAME; figures are {', '.join(known)}."
+        )
     if args.action == "show":
         idle(args, "on what is shown", *RUN)
         if len(args.name) > 1:
-            raise InputError(f"twolayer gallery show takes one NAME, but got {' '.join(args.name)}.")
+            raise InputError(
+                f"twolayer gallery show takes one NAME, but got {' '.join(args.name)}."
+            )
         return _show(args, args.name[0])
     names = list(known) if args.name == ["all"] else list(args.name)
     if len(names) > 1:
         idle(args, "on several figures, each of which has its own settings", "--set")
     if args.dry_run:
-        idle(args, "with --dry-run, which runs nothing", "--record", "--out", "--seed", "--set")
+        idle(
+            args,
+            "with --dry-run, which runs nothing",
+            "--record",
+            "--out",
+            "--seed",
+            "--set",
+        )
         return _forecast(args, names)
     from twolayer.cli.plates import make_many, make_one
 
@@ -72,9 +109,13 @@ def _list(args: argparse.Namespace, known: dict[str, Listed]) -> int:
         if entry.group != group:
             group = entry.group
             print(group)
-        print(f"  {name:<{width}}{entry.quick:>6} {entry.full:>12}\n{fold(entry.title, ' ' * 6, ' ' * 6)}")
+        print(
+            f"  {name:<{width}}{entry.quick:>6} {entry.full:>12}\n{fold(entry.title, ' ' * 6, ' ' * 6)}"
+        )
     print("\nTimes are those of two cores, or of one H200 where it says GPU.")
-    print("'twolayer gallery show NAME' tells the settings, 'gallery run NAME' makes it.")
+    print(
+        "'twolayer gallery show NAME' tells the settings, 'gallery run NAME' makes it."
+    )
     return 0
 
 
@@ -118,12 +159,19 @@ def _seconds(text: str) -> float:
 def _forecast(args: argparse.Namespace, names: list[str]) -> int:
     """How long figures took when they were measured."""
     known = gallery()
-    told = {name: known[choice("name", name, known)].quick if args.quick else known[name].full for name in names}
+    told = {
+        name: known[choice("name", name, known)].quick
+        if args.quick
+        else known[name].full
+        for name in names
+    }
     seconds = sum(map(_seconds, told.values()))
     if args.json:
         emit({"figures": told, "seconds": seconds})
         return 0
-    print(f"{len(told)} figure{'s' if len(told) > 1 else ''}: about {lasting(seconds)} on two cores")
+    print(
+        f"{len(told)} figure{'s' if len(told) > 1 else ''}: about {lasting(seconds)} on two cores"
+    )
     unknown = [name for name, text in told.items() if text == UNKNOWN]
     if unknown:
         print(fold(f"not measured, and not counted: {', '.join(unknown)}"))

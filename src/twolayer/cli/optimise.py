@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from twolayer.cli.common import CHANGE, add_common, check_figure, drawn, folded, one_line_warnings, task_of
+from twolayer.cli.common import (
+    CHANGE,
+    add_common,
+    check_figure,
+    drawn,
+    folded,
+    one_line_warnings,
+    task_of,
+)
 from twolayer.numerics.errors import InputError, choice, short
 
 if TYPE_CHECKING:
@@ -15,31 +23,90 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     ("twolayer optimise task.toml", "the best rate for the samples of the task's run"),
-    ("twolayer optimise task.toml --horizon 40 --out best.png", "over 40 d samples; rates and risks drawn"),
-    ("twolayer optimise task.toml --form constant --low 0.01/d --high 1/d", "the best constant within bounds"),
-    ("twolayer optimise task.toml --compare 32", "and whether it wins at the file's run.dim, in 32 runs"),
+    (
+        "twolayer optimise task.toml --horizon 40 --out best.png",
+        "over 40 d samples; rates and risks drawn",
+    ),
+    (
+        "twolayer optimise task.toml --form constant --low 0.01/d --high 1/d",
+        "the best constant within bounds",
+    ),
+    (
+        "twolayer optimise task.toml --compare 32",
+        "and whether it wins at the file's run.dim, in 32 runs",
+    ),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The task, what may be changed, and for how long."""
-    parser.add_argument("task", metavar="TASK.toml", help="the task file (see 'twolayer help tasks')")
-    parser.add_argument("--over", default="lr", metavar="NAMES", help="lr (default), batch, weight_decay, or lr,batch")
-    parser.add_argument("--form", default="free", metavar="NAME", help="free, constant, cosine, linear, power, inverse")
-    parser.add_argument("--horizon", type=float, metavar="S", help="length (default: the samples of the file's run)")
-    parser.add_argument("--clock", metavar="NAME", help="of the horizon: alpha (samples/d, default), time or step")
     parser.add_argument(
-        "--objective", default="excess_risk", metavar="NAME", help="excess_risk, integrated_risk, overlap"
+        "task", metavar="TASK.toml", help="the task file (see 'twolayer help tasks')"
     )
-    parser.add_argument("--method", default="ode", metavar="NAME", help="ode (default), giantsteps or map")
-    parser.add_argument("--low", metavar="LAW", help="lowest value, such as 0.01/d; with --high")
-    parser.add_argument("--high", metavar="LAW", help="highest value, such as 1/d; with --low")
-    parser.add_argument("--pieces", type=int, default=32, metavar="N", help="intervals of a free function (default 32)")
-    parser.add_argument("--restarts", type=int, default=3, metavar="N", help="first guesses (default 3)")
     parser.add_argument(
-        "--budget", type=int, default=2000, metavar="N", help="runs and gradients at most (default 2000)"
+        "--over",
+        default="lr",
+        metavar="NAMES",
+        help="lr (default), batch, weight_decay, or lr,batch",
     )
-    parser.add_argument("--compare", type=int, metavar="N", help="also N runs of the exact chain with each protocol")
+    parser.add_argument(
+        "--form",
+        default="free",
+        metavar="NAME",
+        help="free, constant, cosine, linear, power, inverse",
+    )
+    parser.add_argument(
+        "--horizon",
+        type=float,
+        metavar="S",
+        help="length (default: the samples of the file's run)",
+    )
+    parser.add_argument(
+        "--clock",
+        metavar="NAME",
+        help="of the horizon: alpha (samples/d, default), time or step",
+    )
+    parser.add_argument(
+        "--objective",
+        default="excess_risk",
+        metavar="NAME",
+        help="excess_risk, integrated_risk, overlap",
+    )
+    parser.add_argument(
+        "--method",
+        default="ode",
+        metavar="NAME",
+        help="ode (default), giantsteps or map",
+    )
+    parser.add_argument(
+        "--low", metavar="LAW", help="lowest value, such as 0.01/d; with --high"
+    )
+    parser.add_argument(
+        "--high", metavar="LAW", help="highest value, such as 1/d; with --low"
+    )
+    parser.add_argument(
+        "--pieces",
+        type=int,
+        default=32,
+        metavar="N",
+        help="intervals of a free function (default 32)",
+    )
+    parser.add_argument(
+        "--restarts", type=int, default=3, metavar="N", help="first guesses (default 3)"
+    )
+    parser.add_argument(
+        "--budget",
+        type=int,
+        default=2000,
+        metavar="N",
+        help="runs and gradients at most (default 2000)",
+    )
+    parser.add_argument(
+        "--compare",
+        type=int,
+        metavar="N",
+        help="also N runs of the exact chain with each protocol",
+    )
     add_common(
         parser,
         "draw rates and risks into this .png, .pdf or .svg",
@@ -53,15 +120,21 @@ def run(args: argparse.Namespace) -> int:
     task = task_of(args, seed="run.seed")
     check_figure(args.out)
     if task.table.stages:
-        raise InputError(f"{task.name}: a protocol is sought for one algorithm, but the file has [[stages]].")
+        raise InputError(
+            f"{task.name}: a protocol is sought for one algorithm, but the file has [[stages]]."
+        )
     if args.clock is not None and args.horizon is None:
         raise InputError("--clock says how --horizon counts: give both, or neither.")
     if (args.low is None) != (args.high is None):
-        raise InputError("--low and --high are the two ends of one interval: give both, or neither.")
+        raise InputError(
+            "--low and --high are the two ends of one interval: give both, or neither."
+        )
     choice("method", args.method, ("ode", "giantsteps", "map"))
     dim = task.table.run.dim
     if args.compare is not None and dim is None:
-        raise InputError(f"--compare {args.compare} needs a dimension, but {task.name} has no `run.dim`.")
+        raise InputError(
+            f"--compare {args.compare} needs a dimension, but {task.name} has no `run.dim`."
+        )
     from twolayer.analysis.protocols.optimise import optimise
     from twolayer.numerics.errors import Interrupted
 
@@ -79,14 +152,20 @@ def run(args: argparse.Namespace) -> int:
             )  # fmt: skip
     except Interrupted as stop:
         best, complete = stop.result, False
-    text = [f"{args.over:<18} {best.schedule}" if not isinstance(best.schedule, dict) else _several(best.schedule)]
+    text = [
+        f"{args.over:<18} {best.schedule}"
+        if not isinstance(best.schedule, dict)
+        else _several(best.schedule)
+    ]
     text.append(str(best))
     values: Json = {
         "objective": best.objective,
         "value": best.value,
         "schedule": _written(best.schedule),
         "constant": {"value": best.constant.value, "lr": str(best.constant.lr)},
-        "named": {name: {"value": x.value, "lr": str(x.lr)} for name, x in best.named.items()},
+        "named": {
+            name: {"value": x.value, "lr": str(x.lr)} for name, x in best.named.items()
+        },
         "horizon": best.horizon,
         "clock": best.clock,
         "certified": best.certified,
@@ -101,12 +180,18 @@ def run(args: argparse.Namespace) -> int:
             "dim": contest.dim, "seeds": contest.seeds, "means": contest.means, "gains": contest.gains,
             "verdicts": contest.verdicts, "wins": contest.wins,
         }  # fmt: skip
-    drawn(args, folded("\n".join(text), " " * 19), values, lambda plot: plot.optimum(best))
+    drawn(
+        args, folded("\n".join(text), " " * 19), values, lambda plot: plot.optimum(best)
+    )
     return 0 if complete else 1
 
 
 def _length(
-    args: argparse.Namespace, task: Any, problem: Problem, algorithm: SGD, stepwise: bool
+    args: argparse.Namespace,
+    task: Any,
+    problem: Problem,
+    algorithm: SGD,
+    stepwise: bool,
 ) -> tuple[str | None, float]:
     """Clock and horizon: those given, or as many samples, or steps, as the task's run takes at its own rate.
 
@@ -117,7 +202,9 @@ def _length(
     run, lr, batch = task.table.run, algorithm.lr, algorithm.batch
     for name in ("alpha", "time", "steps"):
         if isinstance(getattr(run, name), list):
-            raise InputError(f"{task.name}: `run.{name}` must be one number here, but got {short(getattr(run, name))}.")
+            raise InputError(
+                f"{task.name}: `run.{name}` must be one number here, but got {short(getattr(run, name))}."
+            )
     if stepwise and run.steps is not None:
         return "step", float(run.steps)
     if not stepwise and run.alpha is not None:
@@ -129,7 +216,9 @@ def _length(
     if not stepwise and run.steps is not None and run.dim is not None:
         return "alpha", run.steps * batch(run.dim) / run.dim
     word = "steps" if stepwise else "alpha"
-    raise InputError(f"--horizon is missing, and [run] of {task.name} has no `{word}` that would say it.")
+    raise InputError(
+        f"--horizon is missing, and [run] of {task.name} has no `{word}` that would say it."
+    )
 
 
 def _several(schedule: Json) -> str:

@@ -28,11 +28,23 @@ if TYPE_CHECKING:
     from twolayer.task.problem import Problem
 
 EXAMPLES = (
-    ("twolayer phase-diagram --target 'He3(z1)'", "lines, optimum, and a diagram in text"),
-    ("twolayer phase-diagram --ell 3 --loss correlation --mu 2 --delta=-0.5", "one point of the plane"),
+    (
+        "twolayer phase-diagram --target 'He3(z1)'",
+        "lines, optimum, and a diagram in text",
+    ),
+    (
+        "twolayer phase-diagram --ell 3 --loss correlation --mu 2 --delta=-0.5",
+        "one point of the plane",
+    ),
     ("twolayer phase-diagram --ell 2 --out phases.png", "the figure"),
-    ("twolayer phase-diagram --ell 2 --measure 8 --dim 32,64", "measured at two points"),
-    ("twolayer phase-diagram --ell 3 --measure 32 --dry-run", "what the measurement would take"),
+    (
+        "twolayer phase-diagram --ell 2 --measure 8 --dim 32,64",
+        "measured at two points",
+    ),
+    (
+        "twolayer phase-diagram --ell 3 --measure 32 --dry-run",
+        "what the measurement would take",
+    ),
 )
 SPACING = 0.5  # in μ, between the optimum and the other point measured by default
 DIMS, GAMMA0, N0, THRESHOLD, SIGN = "100,200,400,800", 0.05, 4.0, 0.5, "positive"
@@ -40,30 +52,83 @@ DIMS, GAMMA0, N0, THRESHOLD, SIGN = "100,200,400,800", 0.05, 4.0, 0.5, "positive
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The target and the algorithm, points of the plane, and what to measure there."""
-    parser.add_argument("--target", metavar="FORMULA", help="what is learned, such as 'He3(z1)'")
-    parser.add_argument("--ell", type=int, metavar="L", help="its information exponent, instead of a target")
-    parser.add_argument("--activation", metavar="NAME", help="activation (default: h_L, a Hermite polynomial)")
-    parser.add_argument("--width", type=int, default=1, metavar="P", help="neurons (default 1)")
-    parser.add_argument("--loss", default="squared", metavar="LOSS", help="squared (default) or correlation")
-    parser.add_argument("--geometry", default="projected", metavar="G", help="projected (default) or spherical")
-    parser.add_argument("--mu", metavar="μ", help="batch n0·d^μ: a number, or several with commas")
-    parser.add_argument("--delta", metavar="δ", help="learning rate γ0·d^(−δ): as many numbers")
-    parser.add_argument("--plane", metavar="P", help="of the figure: delta, theta or both (default)")
     parser.add_argument(
-        "--measure", type=int, metavar="N", help="measure N runs of the exact chain at each d and point"
+        "--target", metavar="FORMULA", help="what is learned, such as 'He3(z1)'"
     )
-    parser.add_argument("--dim", metavar="D,…", help=f"dimensions to measure at (default {DIMS})")
     parser.add_argument(
-        "--gamma0", type=float, metavar="γ0", help=f"measured: prefactor of the rate (default {GAMMA0})"
+        "--ell",
+        type=int,
+        metavar="L",
+        help="its information exponent, instead of a target",
     )
-    parser.add_argument("--n0", type=float, metavar="n0", help=f"measured: prefactor of the batch (default {N0:g})")
     parser.add_argument(
-        "--threshold", type=float, metavar="η", help=f"measured: overlap to reach (default {THRESHOLD})"
+        "--activation",
+        metavar="NAME",
+        help="activation (default: h_L, a Hermite polynomial)",
     )
-    parser.add_argument("--sign", metavar="S", help="measured starts: positive (default), negative or random")
+    parser.add_argument(
+        "--width", type=int, default=1, metavar="P", help="neurons (default 1)"
+    )
+    parser.add_argument(
+        "--loss",
+        default="squared",
+        metavar="LOSS",
+        help="squared (default) or correlation",
+    )
+    parser.add_argument(
+        "--geometry",
+        default="projected",
+        metavar="G",
+        help="projected (default) or spherical",
+    )
+    parser.add_argument(
+        "--mu", metavar="μ", help="batch n0·d^μ: a number, or several with commas"
+    )
+    parser.add_argument(
+        "--delta", metavar="δ", help="learning rate γ0·d^(−δ): as many numbers"
+    )
+    parser.add_argument(
+        "--plane", metavar="P", help="of the figure: delta, theta or both (default)"
+    )
+    parser.add_argument(
+        "--measure",
+        type=int,
+        metavar="N",
+        help="measure N runs of the exact chain at each d and point",
+    )
+    parser.add_argument(
+        "--dim", metavar="D,…", help=f"dimensions to measure at (default {DIMS})"
+    )
+    parser.add_argument(
+        "--gamma0",
+        type=float,
+        metavar="γ0",
+        help=f"measured: prefactor of the rate (default {GAMMA0})",
+    )
+    parser.add_argument(
+        "--n0",
+        type=float,
+        metavar="n0",
+        help=f"measured: prefactor of the batch (default {N0:g})",
+    )
+    parser.add_argument(
+        "--threshold",
+        type=float,
+        metavar="η",
+        help=f"measured: overlap to reach (default {THRESHOLD})",
+    )
+    parser.add_argument(
+        "--sign",
+        metavar="S",
+        help="measured starts: positive (default), negative or random",
+    )
     add_dry_run(parser)
     add_force(parser)
-    add_common(parser, "draw it into this .png, .pdf or .svg", "measured: of starts and runs (default 0)")
+    add_common(
+        parser,
+        "draw it into this .png, .pdf or .svg",
+        "measured: of starts and runs (default 0)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,15 +137,32 @@ def run(args: argparse.Namespace) -> int:
     if args.out is None:
         idle(args, "without a figure (--out)", "--plane")
     if args.measure is None:
-        flags = ("--dim", "--gamma0", "--n0", "--threshold", "--sign", "--seed", "--dry-run", "--force")
+        flags = (
+            "--dim",
+            "--gamma0",
+            "--n0",
+            "--threshold",
+            "--sign",
+            "--seed",
+            "--dry-run",
+            "--force",
+        )
         idle(args, "without --measure", *flags)
-    for name, value in (("dim", DIMS), ("gamma0", GAMMA0), ("n0", N0), ("threshold", THRESHOLD), ("sign", SIGN)):
+    for name, value in (
+        ("dim", DIMS),
+        ("gamma0", GAMMA0),
+        ("n0", N0),
+        ("threshold", THRESHOLD),
+        ("sign", SIGN),
+    ):
         if getattr(args, name) is None:
             setattr(args, name, value)
     args.plane = args.plane or "both"
     mus, deltas = _numbers("--mu", args.mu), _numbers("--delta", args.delta)
     if len(mus) != len(deltas):
-        raise InputError(f"--mu and --delta must hold as many numbers, but got {len(mus)} and {len(deltas)}.")
+        raise InputError(
+            f"--mu and --delta must hold as many numbers, but got {len(mus)} and {len(deltas)}."
+        )
     dims = _dims(args.dim)
     from twolayer.analysis.phases import phase_diagram
     from twolayer.numerics.errors import choice
@@ -105,11 +187,15 @@ def run(args: argparse.Namespace) -> int:
     if args.measure is not None:
         if not pairs:
             first = max(0.0, diagram.optimal_mu - SPACING)
-            pairs = [(mu, diagram.optimal_delta(mu)) for mu in (first, diagram.optimal_mu)]
+            pairs = [
+                (mu, diagram.optimal_delta(mu)) for mu in (first, diagram.optimal_mu)
+            ]
         if args.dry_run:
             return told(args, _forecast(args, diagram.ell, pairs, dims))
         with one_line_warnings():
-            measured = [_measure(args, diagram.ell, mu, delta, dims) for mu, delta in pairs]
+            measured = [
+                _measure(args, diagram.ell, mu, delta, dims) for mu, delta in pairs
+            ]
     points = [diagram.at(mu, delta) for mu, delta in pairs]
     lines = [folded(str(diagram))]
     if args.out is None:
@@ -121,43 +207,75 @@ def run(args: argparse.Namespace) -> int:
         if measured:
             lines.append(f"measured\n{folded(str(measured[i]))}")
     values = _values(diagram, points, measured)
-    drawn(args, "\n".join(lines), values, lambda plot: plot.phases(diagram, args.plane, measured))
+    drawn(
+        args,
+        "\n".join(lines),
+        values,
+        lambda plot: plot.phases(diagram, args.plane, measured),
+    )
     return 0
 
 
-def _task(args: argparse.Namespace, ell: int, mu: float, delta: float) -> tuple[Problem, SGD]:
+def _task(
+    args: argparse.Namespace, ell: int, mu: float, delta: float
+) -> tuple[Problem, SGD]:
     """The problem and the algorithm at a point of the plane."""
     from twolayer.task.algorithm import SGD
     from twolayer.task.problem import Problem
     from twolayer.task.scaling import Scaling
 
     hermite = f"h{ell}" if ell > 1 else "linear"
-    problem = Problem(args.target or (f"h{ell}(z1)" if ell > 1 else "z1"), args.activation or hermite, args.width)
+    problem = Problem(
+        args.target or (f"h{ell}(z1)" if ell > 1 else "z1"),
+        args.activation or hermite,
+        args.width,
+    )
     lr, batch = Scaling(args.gamma0, -delta), Scaling(args.n0, mu)
     return problem, SGD(lr, batch, args.loss, args.geometry)
 
 
-def _forecast(args: argparse.Namespace, ell: int, pairs: list[tuple[float, float]], dims: list[int]) -> Cost:
+def _forecast(
+    args: argparse.Namespace,
+    ell: int,
+    pairs: list[tuple[float, float]],
+    dims: list[int],
+) -> Cost:
     from twolayer.analysis.weak_recovery import foreseen_recovery
     from twolayer.running.cost import Cost
 
     seed, points = args.seed or 0, [_task(args, ell, mu, delta) for mu, delta in pairs]
-    options: Options = {"threshold": args.threshold, "seeds": args.measure, "seed": seed, "sign": args.sign}
+    options: Options = {
+        "threshold": args.threshold,
+        "seeds": args.measure,
+        "seed": seed,
+        "sign": args.sign,
+    }
     return Cost.total([foreseen_recovery(*point, dims, **options) for point in points])
 
 
-def _measure(args: argparse.Namespace, ell: int, mu: float, delta: float, dims: list[int]) -> WeakRecovery:
+def _measure(
+    args: argparse.Namespace, ell: int, mu: float, delta: float, dims: list[int]
+) -> WeakRecovery:
     from twolayer.analysis.weak_recovery import weak_recovery
 
-    options: Options = {"threshold": args.threshold, "seeds": args.measure, "seed": args.seed or 0, "sign": args.sign}
+    options: Options = {
+        "threshold": args.threshold,
+        "seeds": args.measure,
+        "seed": args.seed or 0,
+        "sign": args.sign,
+    }
     options["force"] = args.force
     return weak_recovery(*_task(args, ell, mu, delta), dims, **options)
 
 
-def _values(diagram: PhaseDiagram, points: list[Phase], measured: list[WeakRecovery]) -> Json:
+def _values(
+    diagram: PhaseDiagram, points: list[Phase], measured: list[WeakRecovery]
+) -> Json:
     values: Json = {
         **dataclasses.asdict(diagram),
-        "lines": {name: dataclasses.asdict(line) for name, line in diagram.lines.items()},
+        "lines": {
+            name: dataclasses.asdict(line) for name, line in diagram.lines.items()
+        },
         "special": diagram.points,
         "points": [dataclasses.asdict(point) for point in points],
     }
@@ -177,7 +295,9 @@ def _dims(text: str) -> list[int]:
     """Dimensions; 1e3 is one."""
     found = _numbers("--dim", text)
     if not all(x.is_integer() and x >= 2 for x in found):
-        raise InputError(f"--dim must be integers of at least 2 with commas between them, but got {short(text)}.")
+        raise InputError(
+            f"--dim must be integers of at least 2 with commas between them, but got {short(text)}."
+        )
     return [int(x) for x in found]
 
 

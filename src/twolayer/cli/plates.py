@@ -34,10 +34,28 @@ def make_one(args: argparse.Namespace, name: str) -> int:
     found = plate.verdict
     if args.json:
         checks = [check._asdict() for check in found.checks]
-        told = {"outcome": found.outcome, "agrees": found.agrees, "claim": found.claim, "checks": checks}
-        emit({"name": name, **told, "note": found.note, "verdict": found.text, "files": files})
+        told = {
+            "outcome": found.outcome,
+            "agrees": found.agrees,
+            "claim": found.claim,
+            "checks": checks,
+        }
+        emit(
+            {
+                "name": name,
+                **told,
+                "note": found.note,
+                "verdict": found.text,
+                "files": files,
+            }
+        )
     else:
-        print(fold(f"{found.outcome if found.outcome != 'differs' else 'DIFFERS'}: {found.claim}", then="    "))
+        print(
+            fold(
+                f"{found.outcome if found.outcome != 'differs' else 'DIFFERS'}: {found.claim}",
+                then="    ",
+            )
+        )
         for check in found.checks:
             print(fold(f"[{check.outcome}] {check.text}", "  ", "    "))
         if found.note:
@@ -58,7 +76,11 @@ def make_many(args: argparse.Namespace, names: list[str]) -> int:
     outcomes: dict[str, str] = {}
     for number, name in enumerate(names, 1):
         expected = listed[name].quick if args.quick else listed[name].full
-        print(f"[{number}/{len(names)}] {name}, about {expected}", file=sys.stderr, flush=True)
+        print(
+            f"[{number}/{len(names)}] {name}, about {expected}",
+            file=sys.stderr,
+            flush=True,
+        )
         began = time.monotonic()
         try:
             outcomes[name] = _made(args, name, folder, {})[0].verdict.outcome
@@ -66,9 +88,16 @@ def make_many(args: argparse.Namespace, names: list[str]) -> int:
             outcomes[name] = "failed"
             print(f"twolayer: {name}: {error}", file=sys.stderr)
         if not args.json:
-            print(f"{name:<{width}}  {outcomes[name]:<9}  {time.monotonic() - began:6.0f} s", flush=True)
+            print(
+                f"{name:<{width}}  {outcomes[name]:<9}  {time.monotonic() - began:6.0f} s",
+                flush=True,
+            )
     words = list(outcomes.values())
-    counts = {word: words.count(word) for word in ("agrees", "undecided", "differs", "failed") if word in words}
+    counts = {
+        word: words.count(word)
+        for word in ("agrees", "undecided", "differs", "failed")
+        if word in words
+    }
     if args.json:
         emit({"outcomes": outcomes, "counts": counts, "folder": str(folder)})
     else:
@@ -77,7 +106,9 @@ def make_many(args: argparse.Namespace, names: list[str]) -> int:
     return int("differs" in words or "failed" in words)
 
 
-def _made(args: argparse.Namespace, name: str, folder: Path, settings: Options) -> tuple[Plate, list[str]]:
+def _made(
+    args: argparse.Namespace, name: str, folder: Path, settings: Options
+) -> tuple[Plate, list[str]]:
     """The figure and its files, put on record if asked for."""
     from twolayer.gallery.shared.records import record
     from twolayer.gallery.shared.registry import files_of, run
@@ -99,7 +130,11 @@ def _where() -> str:
 
     if jax.default_backend() != "cpu":
         return "GPU"
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1
+    )
     return f"on {cores} core{'s' if cores > 1 else ''}"
 
 
@@ -110,7 +145,9 @@ def _check_record(args: argparse.Namespace) -> None:
 
     check_writable(Path(args.record), "--record")
     if args.set:
-        raise InputError("--record takes the full or the quick version as it is, but --set changes it.")
+        raise InputError(
+            "--record takes the full or the quick version as it is, but --set changes it."
+        )
     read(args.record)  # refused now if it holds something else
 
 
@@ -120,7 +157,11 @@ def _folder(out: str | None) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"--out must be a folder, but {str(folder)!r} cannot be one ({error.strerror}).") from None
+        raise InputError(
+            f"--out must be a folder, but {str(folder)!r} cannot be one ({error.strerror})."
+        ) from None
     if not os.access(folder, os.W_OK):
-        raise InputError(f"--out must be a writable folder, but {str(folder)!r} is not.")
+        raise InputError(
+            f"--out must be a writable folder, but {str(folder)!r} is not."
+        )
     return folder

@@ -18,10 +18,20 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The saved result and the figure."""
     parser.add_argument(
-        "result", metavar="RESULT", help="a .nc file of solve, compare or gallery, or a .zarr store of sweep"
+        "result",
+        metavar="RESULT",
+        help="a .nc file of solve, compare or gallery, or a .zarr store of sweep",
     )
-    parser.add_argument("--of", metavar="NAME", help="of a sweep: the variable to draw (default: its main one)")
-    parser.add_argument("--quantity", metavar="NAME", help="beside the overlaps: risk, excess_risk, loss or error")
+    parser.add_argument(
+        "--of",
+        metavar="NAME",
+        help="of a sweep: the variable to draw (default: its main one)",
+    )
+    parser.add_argument(
+        "--quantity",
+        metavar="NAME",
+        help="beside the overlaps: risk, excess_risk, loss or error",
+    )
     add_common(parser, "the figure, .png, .pdf or .svg (default: beside the result)")
 
 
@@ -30,7 +40,9 @@ def run(args: argparse.Namespace) -> int:
     check_figure(args.out)
     suffix = Path(args.result).suffix
     if suffix not in (".nc", ".zarr"):
-        raise InputError(f"RESULT must be a .nc file or a .zarr store, but got {short(args.result)}.")
+        raise InputError(
+            f"RESULT must be a .nc file or a .zarr store, but got {short(args.result)}."
+        )
     if suffix == ".nc":
         idle(args, "on a .nc file, of which risk and overlaps are drawn", "--of")
     else:

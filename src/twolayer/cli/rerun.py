@@ -9,16 +9,28 @@ from twolayer.cli import compare, solve
 from twolayer.cli.common import add_common, keep, one_line_warnings, output_base
 
 EXAMPLES = (
-    ("twolayer rerun results/task-chain.nc", "whether this machine gives the same numbers"),
-    ("twolayer rerun results/task.nc --seed 1 --out other", "a comparison, with other random numbers"),
+    (
+        "twolayer rerun results/task-chain.nc",
+        "whether this machine gives the same numbers",
+    ),
+    (
+        "twolayer rerun results/task.nc --seed 1 --out other",
+        "a comparison, with other random numbers",
+    ),
 )
 NUMBERS = ("M", "Q", "q", "a", "risk", "outcome")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The saved result."""
-    parser.add_argument("result", metavar="RESULT.nc", help="a file written by solve or compare")
-    add_common(parser, "write PATH.nc and PATH.png (default: nothing is written)", "run with other random numbers")
+    parser.add_argument(
+        "result", metavar="RESULT.nc", help="a file written by solve or compare"
+    )
+    add_common(
+        parser,
+        "write PATH.nc and PATH.png (default: nothing is written)",
+        "run with other random numbers",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -34,14 +46,26 @@ def run(args: argparse.Namespace) -> int:
         with one_line_warnings():
             new: Any = rerun(old, seed=args.seed)
     except Interrupted as stop:
-        where = f"; the finished part is in {keep(stop.result, base, figure=False)[0]}" if base else ""
+        where = (
+            f"; the finished part is in {keep(stop.result, base, figure=False)[0]}"
+            if base
+            else ""
+        )
         print(f"interrupted{where}: give the same command again")
         return 1
     both = isinstance(old, Comparison)
-    same = all(_same(old.results[name], new.results[name]) for name in old.results) if both else _same(old, new)
+    same = (
+        all(_same(old.results[name], new.results[name]) for name in old.results)
+        if both
+        else _same(old, new)
+    )
     files = keep(new, base) if base else []
     if not args.json and args.seed is None:
-        print("the same numbers" if same else "other numbers ('twolayer about' tells the versions)")
+        print(
+            "the same numbers"
+            if same
+            else "other numbers ('twolayer about' tells the versions)"
+        )
     report = compare.report if both else solve.report
     return report(new, files, args.json, same=same)
 

@@ -57,6 +57,12 @@ def _end(number: int) -> NoReturn:
     _ending.acquire()  # never given back: the other thread waits for the end here
     remove_own()
     with contextlib.suppress(OSError):
-        bar = b"\r\x1b[K\x1b[?25h" if os.isatty(2) else b""  # the line of a progress bar, which hides the cursor
-        os.write(2, bar + b"twolayer: interrupted twice, ended at once; what was written before is whole.\n")
+        bar = (
+            b"\r\x1b[K\x1b[?25h" if os.isatty(2) else b""
+        )  # the line of a progress bar, which hides the cursor
+        os.write(
+            2,
+            bar
+            + b"twolayer: interrupted twice, ended at once; what was written before is whole.\n",
+        )
     os._exit(128 + number)

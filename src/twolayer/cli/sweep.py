@@ -22,19 +22,57 @@ MOST = 4096
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The task with its [sweep] table, the store and where to run."""
-    parser.add_argument("task", metavar="TASK.toml", help="the task file with a [sweep] table")
-    parser.add_argument("--resume", action="store_true", help="go on with a store that exists")
     parser.add_argument(
-        "--executor", metavar="WHERE", help="local (default), processes, processes:N or dask://HOST:PORT"
+        "task", metavar="TASK.toml", help="the task file with a [sweep] table"
     )
-    parser.add_argument("--method", metavar="NAME", help="chain, vectors, ode, …; the first of the file by default")
-    parser.add_argument("--dim", type=int, metavar="D", help="dimension, instead of the file's")
-    parser.add_argument("--reduce", default="final", metavar="NAME", help="final (default), exit_time or trajectory")
-    parser.add_argument("--target-se", type=float, metavar="X", help="add seeds until this standard error")
-    parser.add_argument("--max-seeds", type=int, metavar="N", help=f"but no more than these (default {MOST})")
-    parser.add_argument("--merge", action="append", default=[], metavar="STORE", help="copy another store's runs first")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with a store that exists"
+    )
+    parser.add_argument(
+        "--executor",
+        metavar="WHERE",
+        help="local (default), processes, processes:N or dask://HOST:PORT",
+    )
+    parser.add_argument(
+        "--method",
+        metavar="NAME",
+        help="chain, vectors, ode, …; the first of the file by default",
+    )
+    parser.add_argument(
+        "--dim", type=int, metavar="D", help="dimension, instead of the file's"
+    )
+    parser.add_argument(
+        "--reduce",
+        default="final",
+        metavar="NAME",
+        help="final (default), exit_time or trajectory",
+    )
+    parser.add_argument(
+        "--target-se",
+        type=float,
+        metavar="X",
+        help="add seeds until this standard error",
+    )
+    parser.add_argument(
+        "--max-seeds",
+        type=int,
+        metavar="N",
+        help=f"but no more than these (default {MOST})",
+    )
+    parser.add_argument(
+        "--merge",
+        action="append",
+        default=[],
+        metavar="STORE",
+        help="copy another store's runs first",
+    )
     add_dry_run(parser)
-    add_common(parser, "the store, PATH.zarr (default: results/TASK.zarr)", "instead of the file's run.seed", CHANGE)
+    add_common(
+        parser,
+        "the store, PATH.zarr (default: results/TASK.zarr)",
+        "instead of the file's run.seed",
+        CHANGE,
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -42,7 +80,14 @@ def run(args: argparse.Namespace) -> int:
     if args.target_se is None:
         idle(args, "without --target-se", "--max-seeds")
     if args.dry_run:
-        idle(args, "with --dry-run, which runs nothing", "--resume", "--executor", "--target-se", "--merge")
+        idle(
+            args,
+            "with --dry-run, which runs nothing",
+            "--resume",
+            "--executor",
+            "--target-se",
+            "--merge",
+        )
     task = task_of(args, dim="run.dim", seed="run.seed")
     from twolayer.numerics.errors import Interrupted
     from twolayer.sweeps.api import SweepWarning, plan_sweep, sweep
@@ -66,7 +111,9 @@ def run(args: argparse.Namespace) -> int:
         Path("results").mkdir(exist_ok=True)
     for other in args.merge:
         merge_sweeps(store, other)
-    reporter = events if args.json else Screen() if sys.stderr.isatty() else SweepLines()
+    reporter = (
+        events if args.json else Screen() if sys.stderr.isatty() else SweepLines()
+    )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SweepWarning)
@@ -80,11 +127,22 @@ def run(args: argparse.Namespace) -> int:
                 progress=reporter,
             )
     except Interrupted:
-        print(f"interrupted; finished cells are in {store}: go on with --resume", file=sys.stderr)
+        print(
+            f"interrupted; finished cells are in {store}: go on with --resume",
+            file=sys.stderr,
+        )
         return 1
-    failures, advice = (json.loads(result.attrs[name]) for name in ("failures", "advice"))
+    failures, advice = (
+        json.loads(result.attrs[name]) for name in ("failures", "advice")
+    )
     if args.json:
-        events.emit("result", store=store, runs=int(result.runs.sum()), failures=failures, advice=advice)
+        events.emit(
+            "result",
+            store=store,
+            runs=int(result.runs.sum()),
+            failures=failures,
+            advice=advice,
+        )
         return int(bool(failures))
     print(f"{int(result.runs.sum())} runs of {result.runs.size} cells in {store}")
     for outcome, text in advice.items():
@@ -92,5 +150,9 @@ def run(args: argparse.Namespace) -> int:
     for failure in failures:
         where = ", ".join(f"{k} = {v}" for k, v in failure["cell"].items())
         print(f"failed  {where}: {failure['error']}")
-    print(f"draw it with 'twolayer plot {store}'" if not failures else "failed cells are run again with --resume")
+    print(
+        f"draw it with 'twolayer plot {store}'"
+        if not failures
+        else "failed cells are run again with --resume"
+    )
     return int(bool(failures))

@@ -15,17 +15,39 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The target, its noise, and the α for the best possible."""
-    parser.add_argument("target", metavar="TARGET", help="a formula in z1, z2, … such as 'z1**2'")
     parser.add_argument(
-        "--noise", type=float, default=0.0, metavar="Δ", help="variance of the labels' noise (default 0)"
+        "target", metavar="TARGET", help="a formula in z1, z2, … such as 'z1**2'"
     )
     parser.add_argument(
-        "--alphas", metavar="LIST", help="also the best possible at these n/d: 0.5,1,2, or 0.2:3:20 for 20 of them"
+        "--noise",
+        type=float,
+        default=0.0,
+        metavar="Δ",
+        help="variance of the labels' noise (default 0)",
     )
-    parser.add_argument("--directions", type=int, metavar="K", help="directions, where the formula has fewer")
-    parser.add_argument("--amp", type=float, metavar="α", help="also run message passing on explicit data at this n/d")
-    parser.add_argument("--dim", type=int, metavar="d", help="dimension of --amp (default 1000)")
-    parser.add_argument("--seeds", type=int, metavar="N", help="runs of --amp (default 4)")
+    parser.add_argument(
+        "--alphas",
+        metavar="LIST",
+        help="also the best possible at these n/d: 0.5,1,2, or 0.2:3:20 for 20 of them",
+    )
+    parser.add_argument(
+        "--directions",
+        type=int,
+        metavar="K",
+        help="directions, where the formula has fewer",
+    )
+    parser.add_argument(
+        "--amp",
+        type=float,
+        metavar="α",
+        help="also run message passing on explicit data at this n/d",
+    )
+    parser.add_argument(
+        "--dim", type=int, metavar="d", help="dimension of --amp (default 1000)"
+    )
+    parser.add_argument(
+        "--seeds", type=int, metavar="N", help="runs of --amp (default 4)"
+    )
     add_common(parser, "write the figure to this .png, .pdf or .svg", "seed of --amp")
 
 
@@ -59,12 +81,20 @@ def run(args: argparse.Namespace) -> int:
     if grid is not None:
         from twolayer.analysis.thresholds.best_possible import best_possible
 
-    law = law_of(args.target, args.noise, args.directions)  # refused before any work is done
+    law = law_of(
+        args.target, args.noise, args.directions
+    )  # refused before any work is done
     best = runs = None
     try:
         result = thresholds(law.target, args.noise)
         best = None if grid is None else best_possible(law.target, grid, args.noise)
-        runs = None if args.amp is None else simulate(law, args.amp, args.dim or 1000, args.seeds or 4, args.seed or 0)
+        runs = (
+            None
+            if args.amp is None
+            else simulate(
+                law, args.amp, args.dim or 1000, args.seeds or 4, args.seed or 0
+            )
+        )
         code = 0
     except Interrupted as stop:  # what is done is told
         code, done = 1, stop.result
@@ -84,7 +114,13 @@ def run(args: argparse.Namespace) -> int:
         "operator": result.operator,
         "eigenvectors": result.eigenvectors,
         "staircase": [
-            {"directions": s.directions, "order": s.order, "alpha": s.alpha, "error": s.error} for s in result.staircase
+            {
+                "directions": s.directions,
+                "order": s.order,
+                "alpha": s.alpha,
+                "error": s.error,
+            }
+            for s in result.staircase
         ],
     }
     if best is not None:
@@ -99,7 +135,16 @@ def run(args: argparse.Namespace) -> int:
             "mmse": best.data.mmse.values,
         }
     if runs is not None:
-        values |= {"amp": {"alpha": runs.alpha, "dim": runs.dim, "overlap": runs.overlap}}
+        values |= {
+            "amp": {"alpha": runs.alpha, "dim": runs.dim, "overlap": runs.overlap}
+        }
     text = "\n".join(str(more) for more in (result, best, runs) if more is not None)
-    drawn(args, text, values, lambda plot: plot.thresholds(result) if best is None else plot.best_possible(best))
+    drawn(
+        args,
+        text,
+        values,
+        lambda plot: (
+            plot.thresholds(result) if best is None else plot.best_possible(best)
+        ),
+    )
     return code

@@ -24,9 +24,22 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The set-up, and whether to compare."""
-    parser.add_argument("name", nargs="?", metavar="NAME", help="a published set-up; all of them by default")
-    parser.add_argument("--check", action="store_true", help="run it and compare with the published numbers")
-    parser.add_argument("--dry-run", action="store_true", help="say how long the comparison takes, and stop")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="a published set-up; all of them by default",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="run it and compare with the published numbers",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="say how long the comparison takes, and stop",
+    )
     add_common(parser, "write the same to this file")
 
 
@@ -51,7 +64,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _folded(text: str) -> str:
     """Lines within the width of a terminal; what goes on stands below the column of its words."""
-    return "\n".join(fold(line, then=" " * 11 if line[10:11] == " " else "  ") for line in text.splitlines())
+    return "\n".join(
+        fold(line, then=" " * 11 if line[10:11] == " " else "  ")
+        for line in text.splitlines()
+    )
 
 
 def _plain(setup: Setup) -> Json:
@@ -63,7 +79,9 @@ def _plain(setup: Setup) -> Json:
         "seconds": setup.seconds,
         "note": setup.note,
         **setup.tables,
-        "reference": [reference.model_dump(exclude_unset=True) for reference in setup.reference],
+        "reference": [
+            reference.model_dump(exclude_unset=True) for reference in setup.reference
+        ],
     }
 
 
@@ -71,15 +89,37 @@ def _compare(args: argparse.Namespace, known: Json) -> int:
     if args.dry_run:
         seconds = sum(setup.seconds for setup in known.values())
         count = f"{len(known)} set-up{'s' if len(known) > 1 else ''}"
-        tell(args, f"{count}, about {lasting(seconds)} on one core", {"setups": len(known), "seconds": seconds})
+        tell(
+            args,
+            f"{count}, about {lasting(seconds)} on one core",
+            {"setups": len(known), "seconds": seconds},
+        )
         return 0
     checks = []
     for number, (name, setup) in enumerate(known.items(), 1):
         # a set-up may take a minute: what is at work is said before it begins
-        print(f"[{number}/{len(known)}] {name}, about {setup.seconds:g} s", file=sys.stderr, flush=True)
+        print(
+            f"[{number}/{len(known)}] {name}, about {setup.seconds:g} s",
+            file=sys.stderr,
+            flush=True,
+        )
         checks.append(setup.check())
     words = [check.verdict for check in checks]
-    counts = ", ".join(f"{words.count(word)} {word}" for word in ("agree", "differ", "undecided"))
-    text = "\n".join([*(_folded(str(check)) for check in checks), *([counts] if len(checks) > 1 else [])])
-    tell(args, text, {c.name: {"verdict": c.verdict, "rows": [vars(row) for row in c.rows]} for c in checks})
+    counts = ", ".join(
+        f"{words.count(word)} {word}" for word in ("agree", "differ", "undecided")
+    )
+    text = "\n".join(
+        [
+            *(_folded(str(check)) for check in checks),
+            *([counts] if len(checks) > 1 else []),
+        ]
+    )
+    tell(
+        args,
+        text,
+        {
+            c.name: {"verdict": c.verdict, "rows": [vars(row) for row in c.rows]}
+            for c in checks
+        },
+    )
     return 1 if "differ" in words else 0

@@ -29,7 +29,11 @@ STOPPED = 1.0  # outcome of lanes that no seed takes: any but 0, for they never 
 
 def cores() -> int:
     """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1
+    )
 
 
 @lru_cache(maxsize=1)
@@ -77,7 +81,9 @@ class LaneGroup:
     one row where all seeds share it.
     """
 
-    def __init__(self, shape: Shape, numbers: np.ndarray, keys: np.ndarray, shared: np.ndarray) -> None:
+    def __init__(
+        self, shape: Shape, numbers: np.ndarray, keys: np.ndarray, shared: np.ndarray
+    ) -> None:
         self.shared = np.ascontiguousarray(shared, float)
         self.seeds = len(keys)
         self.lanes = 1 if self.seeds <= SINGLY else LANES
@@ -89,26 +95,42 @@ class LaneGroup:
     def grouped(self, x: np.ndarray) -> np.ndarray:
         """(seeds, n) as (groups, n, lanes); lanes that no seed takes repeat the last one."""
         missing = -len(x) % self.lanes
-        padded = np.concatenate([x, np.repeat(x[-1:], missing, axis=0)]) if missing else x
-        return np.ascontiguousarray(padded.reshape(-1, self.lanes, x.shape[1]).swapaxes(1, 2))
+        padded = (
+            np.concatenate([x, np.repeat(x[-1:], missing, axis=0)]) if missing else x
+        )
+        return np.ascontiguousarray(
+            padded.reshape(-1, self.lanes, x.shape[1]).swapaxes(1, 2)
+        )
 
     def single(self, x: np.ndarray) -> np.ndarray:
         """(groups, n, lanes) as (seeds, n)."""
-        return np.ascontiguousarray(x.swapaxes(1, 2).reshape(-1, x.shape[1])[: self.seeds])
+        return np.ascontiguousarray(
+            x.swapaxes(1, 2).reshape(-1, x.shape[1])[: self.seeds]
+        )
 
     def run(self, state: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
         """The states (seeds, Layout.state) after steps start … stop − 1 of each seed."""
-        packed, span = self.grouped(state), self.grouped(np.stack([start, stop], axis=1).astype(np.int64))
+        packed, span = (
+            self.grouped(state),
+            self.grouped(np.stack([start, stop], axis=1).astype(np.int64)),
+        )
         packed[-1, -3, self.lanes - -self.seeds % self.lanes :] = STOPPED
         steps = int((stop - start).max(initial=0))
 
         def advance(groups: np.ndarray) -> None:
             buffers = tuple(map(np.empty, self.program.layout.buffers))
             for group in groups:
-                own = (packed[group], self.numbers[group % len(self.numbers)], self.keys[group], span[group])
+                own = (
+                    packed[group],
+                    self.numbers[group % len(self.numbers)],
+                    self.keys[group],
+                    span[group],
+                )
                 self.program(*own, self.shared, buffers, steps)
 
-        shares = np.array_split(np.arange(len(packed)), min(len(packed), SHARES * cores()))
+        shares = np.array_split(
+            np.arange(len(packed)), min(len(packed), SHARES * cores())
+        )
         if len(shares) == 1:
             advance(shares[0])
         else:

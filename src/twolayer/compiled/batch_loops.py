@@ -8,7 +8,13 @@ from __future__ import annotations
 from llvmlite import ir
 
 from twolayer.compiled.batch import Draw, Totals, push
-from twolayer.compiled.shape import Matrix, Shape, UnrolledNumbers, UnrolledState, reflection
+from twolayer.compiled.shape import (
+    Matrix,
+    Shape,
+    UnrolledNumbers,
+    UnrolledState,
+    reflection,
+)
 from twolayer.compiled.vector import DOUBLE, Code, Index, Operand, Vector
 
 __all__ = ["Stored", "Sum", "many_samples", "triangle"]
@@ -23,7 +29,11 @@ class Sum:
     @property
     def value(self) -> Vector:
         """The sum so far."""
-        return Vector(self.code, self.code.builder.load(self._place, typ=self.code.type(DOUBLE)), DOUBLE)
+        return Vector(
+            self.code,
+            self.code.builder.load(self._place, typ=self.code.type(DOUBLE)),
+            DOUBLE,
+        )
 
     def add(self, x: Vector, y: Operand = 1.0) -> None:
         """Add x·y."""
@@ -36,13 +46,17 @@ class Stored:
     ``count`` is how many of a row's entries count, all unless a scalar of the function says otherwise.
     """
 
-    def __init__(self, code: Code, memory: ir.Value, size: int, count: Index | None = None) -> None:
+    def __init__(
+        self, code: Code, memory: ir.Value, size: int, count: Index | None = None
+    ) -> None:
         self.code, self.memory, self.size = code, memory, size
         self.count = size if count is None else count
 
     def _place(self, j: int, nu: Index) -> ir.Value:
         number = self.code.constant_index(j * self.size)
-        return self.code.builder.add(number, self.code.constant_index(nu) if isinstance(nu, int) else nu)
+        return self.code.builder.add(
+            number, self.code.constant_index(nu) if isinstance(nu, int) else nu
+        )
 
     def get(self, j: int, nu: Index) -> Vector:
         """Entry of a row."""
@@ -55,7 +69,9 @@ class Stored:
     def product(self, j: int, k: int, first: int) -> Vector:
         """Of two rows, from entry ``first`` on."""
         total = Sum(self.code)
-        self.code.loop(self.count, lambda nu: total.add(self.get(j, nu), self.get(k, nu)), first)
+        self.code.loop(
+            self.count, lambda nu: total.add(self.get(j, nu), self.get(k, nu)), first
+        )
         return total.value
 
     def add(self, k: int, factor: Vector, j: int, first: int) -> None:
@@ -72,7 +88,9 @@ def triangle(code: Code, G: Stored, p: int) -> Matrix:
     C = [[code.constant(0.0)] * p for _ in range(p)]
     for i in range(p):
         corner = G.get(i, i)
-        head, scale = reflection(code, corner, code.fma(corner, corner, G.product(i, i, i + 1)))
+        head, scale = reflection(
+            code, corner, code.fma(corner, corner, G.product(i, i, i + 1))
+        )
         v, C[i][i] = corner + head, -head
         for k in range(i + 1, p):
             x = G.get(k, i)
@@ -83,7 +101,12 @@ def triangle(code: Code, G: Stored, p: int) -> Matrix:
 
 
 def many_samples(
-    code: Code, shape: Shape, state: UnrolledState, numbers: UnrolledNumbers, draw: Draw, scratch: ir.Value
+    code: Code,
+    shape: Shape,
+    state: UnrolledState,
+    numbers: UnrolledNumbers,
+    draw: Draw,
+    scratch: ir.Value,
 ) -> Totals:
     """Of more samples than neurons, one after the other."""
     p, n = shape.p, shape.rank + shape.p
@@ -103,4 +126,8 @@ def many_samples(
 
     code.loop(shape.batch, sample)
     C = triangle(code, G, p)
-    return Totals([[total.value for total in row] for row in along], C, [total.value for total in second])
+    return Totals(
+        [[total.value for total in row] for row in along],
+        C,
+        [total.value for total in second],
+    )

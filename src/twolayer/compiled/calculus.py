@@ -11,7 +11,15 @@ from collections.abc import Mapping, Sequence
 from twolayer.compiled.formula import Formula
 from twolayer.compiled.shape import Arithmetic, Quantity
 from twolayer.functions.expression import constant
-from twolayer.functions.syntax import Binary, Call, Negative, Node, Power, Variable, hermite_order
+from twolayer.functions.syntax import (
+    Binary,
+    Call,
+    Negative,
+    Node,
+    Power,
+    Variable,
+    hermite_order,
+)
 
 __all__ = ["value_and_slope", "value_of"]
 
@@ -19,13 +27,17 @@ Pair = tuple[Quantity, Quantity]
 """A value and its slope; numbers stand for constants."""
 
 
-def value_of(code: Arithmetic, formula: Formula, arguments: Sequence[Quantity]) -> Quantity:
+def value_of(
+    code: Arithmetic, formula: Formula, arguments: Sequence[Quantity]
+) -> Quantity:
     """A formula at one number for each of its names."""
     pairs = {name: (x, 0.0) for name, x in zip(formula.names, arguments, strict=True)}
     return as_vector(code, _evaluate(code, formula.tree, pairs)[0])
 
 
-def value_and_slope(code: Arithmetic, formula: Formula, x: Quantity) -> tuple[Quantity, Quantity]:
+def value_and_slope(
+    code: Arithmetic, formula: Formula, x: Quantity
+) -> tuple[Quantity, Quantity]:
     """A formula of one variable and its slope."""
     value, slope = _evaluate(code, formula.tree, {formula.names[0]: (x, 1.0)})
     return as_vector(code, value), as_vector(code, slope)
@@ -54,7 +66,10 @@ def _evaluate(code: Arithmetic, node: Node, pairs: Mapping[str, Pair]) -> Pair:
             result, own = _call(code, name, value)
             return result, times(own, slope)
         case Binary(op, left, right):
-            (u, du), (v, dv) = _evaluate(code, left, pairs), _evaluate(code, right, pairs)
+            (u, du), (v, dv) = (
+                _evaluate(code, left, pairs),
+                _evaluate(code, right, pairs),
+            )
             if op == "*":
                 return u * v, plus(times(du, v), times(u, dv))
             if op == "/":

@@ -21,20 +21,36 @@ from twolayer.numerics.random import LOG_SERIES
 
 __all__ = ["FUNCTIONS"]
 
-LARGEST, LEAST = 709.78, -708.0  # exponents beyond which exp overflows, or is below the normal numbers
+LARGEST, LEAST = (
+    709.78,
+    -708.0,
+)  # exponents beyond which exp overflows, or is below the normal numbers
 LN2 = (0.693147180369123816490, 1.90821492927058770002e-10)
-HALF_PI = (1.57079632673412561417, 6.07710050630396597660e-11, 2.02226624879595063154e-21)
+HALF_PI = (
+    1.57079632673412561417,
+    6.07710050630396597660e-11,
+    2.02226624879595063154e-21,
+)
 
 
 @lru_cache
-def fitted(function: Callable[[np.ndarray], np.ndarray], low: float, high: float, degree: int) -> tuple[float, ...]:
+def fitted(
+    function: Callable[[np.ndarray], np.ndarray], low: float, high: float, degree: int
+) -> tuple[float, ...]:
     """Coefficients of a function on [low, high] in powers of the variable scaled to [−1, 1]."""
-    series: Any = chebyshev.chebinterpolate(lambda t: function((high - low) / 2 * t + (high + low) / 2), degree)
+    series: Any = chebyshev.chebinterpolate(
+        lambda t: function((high - low) / 2 * t + (high + low) / 2), degree
+    )
     return tuple(chebyshev.cheb2poly(series).tolist())
 
 
 def on_interval(
-    code: Code, function: Callable[[np.ndarray], np.ndarray], low: float, high: float, degree: int, x: Vector
+    code: Code,
+    function: Callable[[np.ndarray], np.ndarray],
+    low: float,
+    high: float,
+    degree: int,
+    x: Vector,
 ) -> Vector:
     """A fitted function of x in [low, high]."""
     scaled = code.fma(x, 2 / (high - low), -(high + low) / (high - low))
@@ -48,7 +64,9 @@ def exp(code: Code, x: Vector) -> Vector:
     r = code.fma(n, -LN2[1], code.fma(n, -LN2[0], inside))
     value = code.polynomial([1 / math.factorial(i) for i in range(14)], r)
     # 2ⁿ in two factors: n + 1023 alone may be beyond the exponents
-    whole = code.bits(n + 6755399441055744.0, LONG)  # 1.5·2⁵²: the integer stands in the last bits
+    whole = code.bits(
+        n + 6755399441055744.0, LONG
+    )  # 1.5·2⁵²: the integer stands in the last bits
     half = code.shift_signed(whole << 13, 14)
     for part in (half, code.shift_signed(whole << 13, 13) - half):
         value = value * code.bits((part + 1023) << 52, DOUBLE)
@@ -59,13 +77,19 @@ def exp(code: Code, x: Vector) -> Vector:
 def log(code: Code, x: Vector) -> Vector:
     """Log x; −∞ at 0 and nan below."""
     value = normals.log(code, code.where(x > 0.0, x, 1.0))
-    return code.where(x > 0.0, value, code.where(x.equals(0.0), code.constant(-math.inf), math.nan))
+    return code.where(
+        x > 0.0, value, code.where(x.equals(0.0), code.constant(-math.inf), math.nan)
+    )
 
 
 def log_of_more_than_one(code: Code, u: Vector) -> Vector:
     """log(1 + u) for 0 ≤ u ≤ 1."""
     f = u / (u + 2.0)
-    return code.where(u < 0.4, 2.0 * f * code.polynomial(LOG_SERIES, f * f), normals.log(code, u + 1.0))
+    return code.where(
+        u < 0.4,
+        2.0 * f * code.polynomial(LOG_SERIES, f * f),
+        normals.log(code, u + 1.0),
+    )
 
 
 def _tanh_ratio(s: np.ndarray) -> np.ndarray:
@@ -78,7 +102,11 @@ def tanh(code: Code, x: Vector) -> tuple[Vector, Vector]:
     e = exp(code, -2.0 * size)
     large = (1.0 - e) / (1.0 + e)
     s = code.where(size < 0.5, x * x, 0.125)
-    value = code.where(size < 0.5, x * on_interval(code, _tanh_ratio, 0.0, 0.25, 11, s), code.copysign(large, x))
+    value = code.where(
+        size < 0.5,
+        x * on_interval(code, _tanh_ratio, 0.0, 0.25, 11, s),
+        code.copysign(large, x),
+    )
     return value, code.fma(-value, value, 1.0)
 
 
@@ -114,7 +142,9 @@ def erf(code: Code, x: Vector) -> tuple[Vector, Vector]:
     scaled = on_interval(code, _erfcx, 0.0, 0.75, 23, t) * (1.0 - t)
     large = code.copysign(1.0 - exp(code, -(size * size)) * scaled, x)
     s = code.where(size < 0.5, x * x, 0.125)
-    value = code.where(size < 0.5, x * on_interval(code, _erf_ratio, 0.0, 0.25, 10, s), large)
+    value = code.where(
+        size < 0.5, x * on_interval(code, _erf_ratio, 0.0, 0.25, 10, s), large
+    )
     return code.where(x.equals(x), value, math.nan), bell * (2 / math.sqrt(math.pi))
 
 

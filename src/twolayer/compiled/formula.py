@@ -10,7 +10,15 @@ from typing import Any
 
 from twolayer.functions.activation import Activation
 from twolayer.functions.expression import parse
-from twolayer.functions.syntax import Binary, Call, Negative, Node, Number, Power, Variable
+from twolayer.functions.syntax import (
+    Binary,
+    Call,
+    Negative,
+    Node,
+    Number,
+    Power,
+    Variable,
+)
 from twolayer.functions.target import Target
 
 __all__ = ["Formula", "formula_of_activation", "formula_of_target"]
@@ -40,7 +48,9 @@ def formula_of_activation(activation: Activation) -> Formula | None:
     if kind != "text":
         return None
     text = str(rest[0])
-    return Formula(parse(text if "z" in text else f"{text}(z)", "z", "activation").tree, ("z",))
+    return Formula(
+        parse(text if "z" in text else f"{text}(z)", "z", "activation").tree, ("z",)
+    )
 
 
 def formula_of_target(target: Target) -> Formula | None:

@@ -34,7 +34,9 @@ class MemoryRows:
 
     def _place(self, j: int, c: Index) -> ir.Value:
         b = self.code.builder
-        return b.add(b.mul(c, self.code.constant_index(self.p)), self.code.constant_index(j))
+        return b.add(
+            b.mul(c, self.code.constant_index(self.p)), self.code.constant_index(j)
+        )
 
     def get(self, j: int, c: Index) -> Vector:
         """Entry of a row."""
@@ -47,13 +49,22 @@ class MemoryRows:
 
 def widest(shape: Shape) -> int:
     """Columns of memory for a plain matrix T."""
-    return max((shape.rows, *(columns for _, _, columns in shape.blocks.plain))) if shape.blocks else 0
+    return (
+        max((shape.rows, *(columns for _, _, columns in shape.blocks.plain)))
+        if shape.blocks
+        else 0
+    )
 
 
 def scratch_of(shape: Shape) -> tuple[int, ...]:
     """Numbers of a lane that a step needs: G, a copy of it to be spent, T, and the new rows."""
     G = shape.p * shape.batch
-    return G, G if shape.batch > shape.p else 0, shape.rows * widest(shape), shape.p * shape.columns
+    return (
+        G,
+        G if shape.batch > shape.p else 0,
+        shape.rows * widest(shape),
+        shape.p * shape.columns,
+    )
 
 
 def place_of(code: Code, shape: Shape, scratch: ir.Value, part: int) -> ir.Value:
@@ -64,7 +75,9 @@ def place_of(code: Code, shape: Shape, scratch: ir.Value, part: int) -> ir.Value
 class TwoPlaces:
     """The rows in the state or in the scratch, wherever the last step has put them."""
 
-    def __init__(self, code: Code, shape: Shape, state: ir.Value, scratch: ir.Value) -> None:
+    def __init__(
+        self, code: Code, shape: Shape, state: ir.Value, scratch: ir.Value
+    ) -> None:
         self.code, self.shape, self.state = code, shape, state
         both = (state, place_of(code, shape, scratch, 3))
         self._now, self._next = (code.kept(x, ir.PointerType()) for x in both)
@@ -74,14 +87,17 @@ class TwoPlaces:
         """The rows, and room for new ones."""
         b = self.code.builder
         now, following = (
-            MemoryRows(self.code, b.load(x, typ=ir.PointerType()), self.shape.p) for x in (self._now, self._next)
+            MemoryRows(self.code, b.load(x, typ=ir.PointerType()), self.shape.p)
+            for x in (self._now, self._next)
         )
         return now, following
 
     def swap(self) -> None:
         """The new rows are the rows."""
         b = self.code.builder
-        now, following = (b.load(x, typ=ir.PointerType()) for x in (self._now, self._next))
+        now, following = (
+            b.load(x, typ=ir.PointerType()) for x in (self._now, self._next)
+        )
         b.store(following, self._now)
         b.store(now, self._next)
 
@@ -100,7 +116,12 @@ def shared_of(shape: Shape) -> tuple[int, ...]:
     """Numbers that all lanes share: √s of every coordinate, L, √s_i of blocks that are not held whole, and tables."""
     assert shape.blocks is not None
     tables = shape.blocks.triangular * shape.rows * (DEGREE + 2)
-    return shape.columns, len(shape.target.names) * shape.rank, shape.blocks.count, tables
+    return (
+        shape.columns,
+        len(shape.target.names) * shape.rank,
+        shape.blocks.count,
+        tables,
+    )
 
 
 @dataclass(frozen=True)
@@ -129,17 +150,27 @@ class BlockStep:
         code, shape = self.code, self.shape
         G, spent = self._matrix(0, shape.batch), self._matrix(1, shape.batch)
         drift, second = self._samples(a, numbers, G, spent)
-        C = [[G.get(j, nu) for nu in range(shape.batch)] for j in range(shape.p)] if shape.batch <= shape.p else []
+        C = (
+            [[G.get(j, nu) for nu in range(shape.batch)] for j in range(shape.p)]
+            if shape.batch <= shape.p
+            else []
+        )
         keep = [numbers.shrink] * shape.p
         if shape.form.tangent:
             squares = [self._square(j) for j in range(shape.p)]
-            keep = [k - numbers.step * g / x for k, g, x in zip(keep, drift, squares, strict=True)]
+            keep = [
+                k - numbers.step * g / x
+                for k, g, x in zip(keep, drift, squares, strict=True)
+            ]
         keep = [k * x for k, x in zip(keep, self.lengths, strict=True)]
         size = [Sum(code) for _ in range(shape.p)]
 
         def moved(c: Index) -> Row:
             pushed = self._along(G, C, c)
-            return [code.fma(keep[j], self.W.get(j, c), numbers.step * pushed[j]) for j in range(shape.p)]
+            return [
+                code.fma(keep[j], self.W.get(j, c), numbers.step * pushed[j])
+                for j in range(shape.p)
+            ]
 
         def whole(c: Index) -> None:
             for j, x in enumerate(moved(c)):
@@ -153,12 +184,17 @@ class BlockStep:
         def one(i: Index, T: Matrix) -> None:
             b = code.builder
             scale = numbers.step * self._shared(2, i)
-            begin = b.add(code.constant_index(first), b.mul(i, code.constant_index(shape.p)))
+            begin = b.add(
+                code.constant_index(first), b.mul(i, code.constant_index(shape.p))
+            )
             places = [b.add(begin, code.constant_index(m)) for m in range(shape.p)]
             inside = [moved(c) for c in places]
             X = []
             for j, row in enumerate(rows):
-                beyond = [dot(code, row[l:], [T[m][l] for m in range(l, len(row))]) for l in range(len(row))]
+                beyond = [
+                    dot(code, row[l:], [T[m][l] for m in range(l, len(row))])
+                    for l in range(len(row))
+                ]
                 X.append([x[j] for x in inside] + [scale * x for x in beyond])
             for j, new in enumerate(lower(code, X)):
                 for m, x in enumerate(new):
@@ -194,26 +230,38 @@ class BlockStep:
 
         def one(c: Index) -> None:
             for j in range(self.shape.p):
-                self.fresh.put(self.code.where(lost, self.W.get(j, c), self.fresh.get(j, c)), j, c)
+                self.fresh.put(
+                    self.code.where(lost, self.W.get(j, c), self.fresh.get(j, c)), j, c
+                )
 
         self.code.if_any(lost, lambda: self.code.loop(self.shape.columns, one))
 
-    def _finished(self, a: Row, numbers: UnrolledNumbers, size: Row, second: Row) -> tuple[Row, Row, Vector]:
+    def _finished(
+        self, a: Row, numbers: UnrolledNumbers, size: Row, second: Row
+    ) -> tuple[Row, Row, Vector]:
         """The rules of step.py for what is finite, and the factors that normalise rows."""
         code, shape = self.code, self.shape
         normalises = shape.form.normalises
-        good = [(x > 0.0) & (x < float("inf")) if normalises else x < LIMIT for x in size]
-        factors = [1.0 / code.sqrt(x) if normalises else code.constant(1.0) for x in size]
+        good = [
+            (x > 0.0) & (x < float("inf")) if normalises else x < LIMIT for x in size
+        ]
+        factors = [
+            1.0 / code.sqrt(x) if normalises else code.constant(1.0) for x in size
+        ]
         layer = a
         if shape.form.trained:
-            layer = [code.fma(numbers.step, s, x) for s, x in zip(second, a, strict=True)]
+            layer = [
+                code.fma(numbers.step, s, x) for s, x in zip(second, a, strict=True)
+            ]
             good += [x * x < LIMIT for x in layer]
         fine = good[0]
         for x in good[1:]:
             fine = fine & x
         return factors, layer, fine
 
-    def _samples(self, a: Row, numbers: UnrolledNumbers, G: Stored, spent: Stored) -> tuple[Row, Row]:
+    def _samples(
+        self, a: Row, numbers: UnrolledNumbers, G: Stored, spent: Stored
+    ) -> tuple[Row, Row]:
         """Fill G and what is to be spent of it; Σ_ν g λ and Σ_ν e σ(λ)."""
         code, shape = self.code, self.shape
         drift, second = ([Sum(code) for _ in range(shape.p)] for _ in range(2))
@@ -239,8 +287,12 @@ class BlockStep:
             code.loop(shape.rank, star)
             code.loop(shape.columns, beside, shape.rank)
             noise = self.draw(nu, shape.columns) if shape.noisy else None
-            own = [x.value * length for x, length in zip(fields, self.lengths, strict=True)]
-            g, weighted = response(code, shape, a, [x.value for x in target], own, numbers.root, noise)
+            own = [
+                x.value * length for x, length in zip(fields, self.lengths, strict=True)
+            ]
+            g, weighted = response(
+                code, shape, a, [x.value for x in target], own, numbers.root, noise
+            )
             for j in range(shape.p):
                 G.put(g[j], j, nu)
                 drift[j].add(g[j], own[j])
@@ -276,12 +328,19 @@ class BlockStep:
         kind = ir.ArrayType(LONG, 4 * len(plain))
         known = ir.GlobalVariable(b.module, kind, "plain")
         known.global_constant = True
-        numbers = [x for first, width, n in plain for x in (first, width, n, max(n, shape.rows))]
+        numbers = [
+            x
+            for first, width, n in plain
+            for x in (first, width, n, max(n, shape.rows))
+        ]
         known.initializer = ir.Constant(kind, numbers)
 
         def member(i: Index) -> None:
             at = b.mul(i, code.constant_index(4))
-            places = (b.gep(known, [b.add(at, code.constant_index(m))], source_etype=LONG) for m in range(4))
+            places = (
+                b.gep(known, [b.add(at, code.constant_index(m))], source_etype=LONG)
+                for m in range(4)
+            )
             first, width, columns, count = (b.load(place, typ=LONG) for place in places)
             T = Stored(code, self._place(2), size, count)
             for row in range(shape.rows):
@@ -303,13 +362,24 @@ class BlockStep:
         entries, size, b = shape.rows * (shape.rows + 1) // 2, DEGREE + 2, code.builder
 
         def member(m: Index) -> None:
-            first = b.add(code.constant_index(shape.first_triangle), b.mul(m, code.constant_index(entries)))
+            first = b.add(
+                code.constant_index(shape.first_triangle),
+                b.mul(m, code.constant_index(entries)),
+            )
             at = b.mul(m, code.constant_index(shape.rows * size))
             table = [
-                [self._shared(3, b.add(at, code.constant_index(i * size + n))) for n in range(size)]
+                [
+                    self._shared(3, b.add(at, code.constant_index(i * size + n)))
+                    for n in range(size)
+                ]
                 for i in range(shape.rows)
             ]
-            T = factor(code, shape, table, lambda i: self.outside(b.add(first, code.constant_index(i))))
+            T = factor(
+                code,
+                shape,
+                table,
+                lambda i: self.outside(b.add(first, code.constant_index(i))),
+            )
             one(b.add(m, code.constant_index(len(self.blocks.plain))), T)
 
         if self.blocks.triangular:
@@ -318,7 +388,9 @@ class BlockStep:
     def _square(self, j: int) -> Vector:
         """|w_j|²."""
         total = Sum(self.code)
-        self.code.loop(self.shape.columns, lambda c: total.add(self.W.get(j, c), self.W.get(j, c)))
+        self.code.loop(
+            self.shape.columns, lambda c: total.add(self.W.get(j, c), self.W.get(j, c))
+        )
         return total.value * self.lengths[j] * self.lengths[j]
 
     def _input(self, nu: Index, c: Index) -> Vector:
@@ -327,12 +399,18 @@ class BlockStep:
 
     def _L(self, q: int, c: Index) -> Vector:
         """Entry of L."""
-        return self._shared(1, self.code.builder.add(self.code.constant_index(q * self.shape.rank), c))
+        return self._shared(
+            1, self.code.builder.add(self.code.constant_index(q * self.shape.rank), c)
+        )
 
     def _shared(self, part: int, i: Index) -> Vector:
         """A number that all lanes share."""
         b, before = self.code.builder, sum(shared_of(self.shape)[:part])
-        place = b.gep(self.shared, [b.add(self.code.constant_index(before), i)], source_etype=DOUBLE)
+        place = b.gep(
+            self.shared,
+            [b.add(self.code.constant_index(before), i)],
+            source_etype=DOUBLE,
+        )
         return self.code.splat(b.load(place, typ=DOUBLE), DOUBLE)
 
     def _place(self, part: int) -> ir.Value:

@@ -25,7 +25,9 @@ def log(code: Code, x: Vector) -> Vector:
     return code.fma(code.cast(exponent, DOUBLE), math.log(2.0), 2.0 * f * series)
 
 
-def normal(code: Code, key: tuple[Vector, Vector], step: Vector, index: Vector) -> Vector:
+def normal(
+    code: Code, key: tuple[Vector, Vector], step: Vector, index: Vector
+) -> Vector:
     """Standard normals at counters (step, index)."""
     with np.errstate(over="ignore"):
         high, low = random.threefry(key, step, index)
@@ -38,6 +40,11 @@ def normal(code: Code, key: tuple[Vector, Vector], step: Vector, index: Vector) 
     first, last = math.sqrt(random.SPLIT), math.sqrt(random.LAST)
 
     def tail() -> Vector:
-        return code.copysign(code.polynomial(random.TAIL, (code.sqrt(w) - first) * (2.0 / (last - first)) - 1.0), z)
+        return code.copysign(
+            code.polynomial(
+                random.TAIL, (code.sqrt(w) - first) * (2.0 / (last - first)) - 1.0
+            ),
+            z,
+        )
 
     return code.rarely(w >= random.SPLIT, tail, centre)

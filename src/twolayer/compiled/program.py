@@ -72,7 +72,9 @@ class MemoryLayout:
     @property
     def buffers(self) -> tuple[int, int]:
         """Doubles of the buffer of normals, padded to whole vectors, and of room for what a step has to keep."""
-        scratch = self.shape.p * self.shape.batch if self.shape.batch > self.shape.p else 1
+        scratch = (
+            self.shape.p * self.shape.batch if self.shape.batch > self.shape.p else 1
+        )
         if self.shape.blocks is not None:
             scratch = sum(scratch_of(self.shape))
         return sum(map(self.room, self.counts)), scratch * self.lanes
@@ -90,7 +92,9 @@ class Program:
         module = _write(layout)
         self._engine, address = _assemble(module)
         pointers = [ctypes.c_void_p] * POINTERS
-        self._call = ctypes.CFUNCTYPE(None, *pointers, ctypes.c_int64)(address)  # releases the interpreter lock
+        self._call = ctypes.CFUNCTYPE(None, *pointers, ctypes.c_int64)(
+            address
+        )  # releases the interpreter lock
 
     def __call__(
         self,
@@ -132,7 +136,9 @@ def _machine() -> llvm.TargetMachine:
     features = llvm.get_host_cpu_features()
     wide = features.flatten() + ",-prefer-256-bit"
     target = llvm.Target.from_default_triple()
-    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=wide, opt=2, jit=True)
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=wide, opt=2, jit=True
+    )
 
 
 def _assemble(module: ir.Module) -> tuple[llvm.ExecutionEngine, int]:
@@ -154,7 +160,9 @@ def _write(layout: MemoryLayout) -> ir.Module:
     module = ir.Module("chain")
     module.triple = llvm.get_process_triple()
     pointer = ir.PointerType()
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer] * POINTERS + [LONG]), "run")
+    function = ir.Function(
+        module, ir.FunctionType(ir.VoidType(), [pointer] * POINTERS + [LONG]), "run"
+    )
     for argument in function.args[:POINTERS]:
         argument.add_attribute("noalias")
     state, numbers, keys, span, shared, buffer, scratch, steps = function.args
@@ -165,13 +173,20 @@ def _write(layout: MemoryLayout) -> ir.Module:
     words = [code.load(keys, i, WORD) for i in range(4)]
     first, last = code.load(span, 0, LONG), code.load(span, 1, LONG)
     size = shape.p * layout.columns
-    held = Registers(code, state, range(size if shape.blocks else 0, layout.state))  # rows in blocks stay in memory
-    table = [given[5 + i * (DEGREE + 2) : 5 + (i + 1) * (DEGREE + 2)] for i in range(shape.rows)]
+    held = Registers(
+        code, state, range(size if shape.blocks else 0, layout.state)
+    )  # rows in blocks stay in memory
+    table = [
+        given[5 + i * (DEGREE + 2) : 5 + (i + 1) * (DEGREE + 2)]
+        for i in range(shape.rows)
+    ]
     rate, keep, root, level, sign = given[:5]
     step_numbers = UnrolledNumbers(rate, keep, root, table)
     rows_in_memory = TwoPlaces(code, shape, state, scratch) if shape.blocks else None
     block, (many, few) = layout.block, layout.counts
-    beyond = builder.gep(buffer, [ir.Constant(LONG, layout.room(many))], source_etype=DOUBLE)
+    beyond = builder.gep(
+        buffer, [ir.Constant(LONG, layout.room(many))], source_etype=DOUBLE
+    )
 
     def index(i: Index) -> ir.Value:
         return ir.Constant(LONG, i) if isinstance(i, int) else i
@@ -198,20 +213,44 @@ def _write(layout: MemoryLayout) -> ir.Module:
             number = first + code.splat(builder.add(done, s), LONG)
             running = (number < last) & held.get(held.codes).equals(0.0)
             if rows_in_memory is not None:
-                a, lengths = ([held.get(size + i * shape.p + j) for j in range(shape.p)] for i in range(2))
+                a, lengths = (
+                    [held.get(size + i * shape.p + j) for j in range(shape.p)]
+                    for i in range(2)
+                )
                 numbers_and_normals = (shared, scratch, field, outside)
-                step = BlockStep(code, shape, *rows_in_memory.rows, lengths, running, *numbers_and_normals)
+                step = BlockStep(
+                    code,
+                    shape,
+                    *rows_in_memory.rows,
+                    lengths,
+                    running,
+                    *numbers_and_normals,
+                )
                 factors, layer, fine = step.taken(a, step_numbers)
                 moves = held.settle(fine, running, number)
-                for i, (before, after) in enumerate(zip(a + lengths, layer + factors, strict=True)):
+                for i, (before, after) in enumerate(
+                    zip(a + lengths, layer + factors, strict=True)
+                ):
                     held.put(size + i, code.where(moves, after, before))
                 if shape.quantity is not None:
-                    held.watch(shape.quantity, step.overlaps(factors), level, sign, moves, number)
+                    held.watch(
+                        shape.quantity,
+                        step.overlaps(factors),
+                        level,
+                        sign,
+                        moves,
+                        number,
+                    )
                 step.restore(running & ~fine)
                 rows_in_memory.swap()
                 return
-            rows = [[held.get(j * layout.columns + i) for i in range(layout.columns)] for j in range(shape.p)]
-            old = UnrolledState(rows, [held.get(shape.p * layout.columns + j) for j in range(shape.p)])
+            rows = [
+                [held.get(j * layout.columns + i) for i in range(layout.columns)]
+                for j in range(shape.p)
+            ]
+            old = UnrolledState(
+                rows, [held.get(shape.p * layout.columns + j) for j in range(shape.p)]
+            )
             few_at_once = shape.batch <= shape.p
             totals = (
                 few_samples(code, shape, old, step_numbers, field)
@@ -220,19 +259,29 @@ def _write(layout: MemoryLayout) -> ir.Module:
             )
             new, fine = new_state(code, shape, old, step_numbers, totals, outside)
             moves = held.settle(fine, running, number)
-            flat_old, flat_new = ([x for row in (*W, a) for x in row] for W, a in (old, new))
+            flat_old, flat_new = (
+                [x for row in (*W, a) for x in row] for W, a in (old, new)
+            )
             for i, (before, after) in enumerate(zip(flat_old, flat_new, strict=True)):
                 held.put(i, code.where(moves, after, before))
             if shape.quantity is not None:
                 M = [
-                    [sum((w * c for w, c in zip(row, l, strict=False)), code.constant(0.0)) for l in shape.frame]
+                    [
+                        sum(
+                            (w * c for w, c in zip(row, l, strict=False)),
+                            code.constant(0.0),
+                        )
+                        for l in shape.frame
+                    ]
                     for row in new.W
                 ]
                 held.watch(shape.quantity, M, level, sign, moves, number)
 
         code.loop(builder.select(whole, left, ir.Constant(LONG, block)), one_step)
 
-    blocks = builder.sdiv(builder.add(steps, ir.Constant(LONG, block - 1)), ir.Constant(LONG, block))
+    blocks = builder.sdiv(
+        builder.add(steps, ir.Constant(LONG, block - 1)), ir.Constant(LONG, block)
+    )
     code.loop(blocks, one_block)
     if rows_in_memory is not None:
         rows_in_memory.settle()
@@ -286,7 +335,11 @@ class Registers:
 
     def get(self, i: int) -> Vector:
         """Number i."""
-        return Vector(self.code, self.code.builder.load(self._places[i], typ=self.code.type(DOUBLE)), DOUBLE)
+        return Vector(
+            self.code,
+            self.code.builder.load(self._places[i], typ=self.code.type(DOUBLE)),
+            DOUBLE,
+        )
 
     def put(self, i: int, x: Vector) -> None:
         """Set number i."""
@@ -296,19 +349,35 @@ class Registers:
         """Where a seed runs and its new state is finite; mark what is lost."""
         code, lost = self.code, running & ~fine
         self.put(self.codes, code.where(lost, float(DIVERGED), self.get(self.codes)))
-        self.put(self.stops, code.where(lost, code.cast(number, DOUBLE) + 1.0, self.get(self.stops)))
+        self.put(
+            self.stops,
+            code.where(lost, code.cast(number, DOUBLE) + 1.0, self.get(self.stops)),
+        )
         return running & fine
 
-    def watch(self, quantity: str, M: Matrix, level: Vector, sign: Vector, moves: Vector, number: Vector) -> None:
+    def watch(
+        self,
+        quantity: str,
+        M: Matrix,
+        level: Vector,
+        sign: Vector,
+        moves: Vector,
+        number: Vector,
+    ) -> None:
         """Mark where the quantity has passed its threshold."""
         code, before, watched = self.code, self.get(self.seen), M[0][0]
         if quantity == "overlap":
-            watched = code.sqrt(sum((m * m for row in M for m in row), code.constant(0.0)))
+            watched = code.sqrt(
+                sum((m * m for row in M for m in row), code.constant(0.0))
+            )
         passed = moves & (sign * (watched - level) <= 0.0)
         gap = before - watched
         still = gap.equals(0.0)
         part = code.where(still, 1.0, (before - level) / code.where(still, 1.0, gap))
         part = code.where(part > 0.0, code.where(part < 1.0, part, 1.0), 0.0)
         self.put(self.codes, code.where(passed, float(REACHED), self.get(self.codes)))
-        self.put(self.stops, code.where(passed, code.cast(number, DOUBLE) + part, self.get(self.stops)))
+        self.put(
+            self.stops,
+            code.where(passed, code.cast(number, DOUBLE) + part, self.get(self.stops)),
+        )
         self.put(self.seen, code.where(moves, watched, before))

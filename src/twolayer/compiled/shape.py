@@ -115,12 +115,20 @@ class Shape:
     def entries(self) -> int:
         """Normals that make T, or the T of all blocks."""
         triangle = self.rows * (self.rows + 1) // 2
-        return triangle if self.blocks is None else self.first_triangle + self.blocks.triangular * triangle
+        return (
+            triangle
+            if self.blocks is None
+            else self.first_triangle + self.blocks.triangular * triangle
+        )
 
     @property
     def first_triangle(self) -> int:
         """Normals of the blocks with plain matrices, which come first."""
-        return 0 if self.blocks is None else sum(self.rows * width for _, width, _ in self.blocks.plain)
+        return (
+            0
+            if self.blocks is None
+            else sum(self.rows * width for _, width, _ in self.blocks.plain)
+        )
 
 
 class UnrolledState(NamedTuple):
@@ -147,7 +155,9 @@ def dot(code: Arithmetic, x: Row, y: Row) -> Quantity:
     return total
 
 
-def reflection(code: Arithmetic, corner: Quantity, square: Quantity) -> tuple[Quantity, Quantity]:
+def reflection(
+    code: Arithmetic, corner: Quantity, square: Quantity
+) -> tuple[Quantity, Quantity]:
     """The Householder reflection of a row with this first entry and squared norm.
 
     It is x ← x − scale ⟨x, v⟩ v, v the row with ``head`` added to its first entry, which becomes −head.
@@ -155,5 +165,7 @@ def reflection(code: Arithmetic, corner: Quantity, square: Quantity) -> tuple[Qu
     norm = code.sqrt(square)
     head = code.where(corner >= 0.0, norm, -norm)
     long = square > 0.0
-    scale = code.where(long, 1.0 / code.where(long, code.fma(code.abs(corner), norm, square), 1.0), 0.0)
+    scale = code.where(
+        long, 1.0 / code.where(long, code.fma(code.abs(corner), norm, square), 1.0), 0.0
+    )
     return head, scale

@@ -51,11 +51,16 @@ def lower_columns(code: Columns, X: Row, p: int) -> Row:
         v = [row[0] + head, *row[1:]]
         along = -(scale * dot(code, X[i:], v))
         left = [-head] + [code.constant(0.0)] * (len(row) - 1)
-        X[i:] = [code.put(i, y, code.fma(along, u, x)) for y, u, x in zip(left, v, X[i:], strict=True)]
+        X[i:] = [
+            code.put(i, y, code.fma(along, u, x))
+            for y, u, x in zip(left, v, X[i:], strict=True)
+        ]
     return X[:p]
 
 
-def factor(code: Arithmetic, shape: Shape, table: Matrix, normal: Callable[[int], Quantity]) -> Matrix:
+def factor(
+    code: Arithmetic, shape: Shape, table: Matrix, normal: Callable[[int], Quantity]
+) -> Matrix:
     """T of the samples' part outside the known directions: rows of a lower triangle (numerics/wishart.py)."""
     s = shape.rows
     T = []
@@ -65,7 +70,10 @@ def factor(code: Arithmetic, shape: Shape, table: Matrix, normal: Callable[[int]
         c = table[i][DEGREE]
         for n in range(DEGREE - 1, -1, -1):
             c = code.fma(c, x, table[i][n])
-        T.append([normal(below + l) for l in range(i)] + [table[i][DEGREE + 1] * c * code.sqrt(c)])
+        T.append(
+            [normal(below + l) for l in range(i)]
+            + [table[i][DEGREE + 1] * c * code.sqrt(c)]
+        )
         below += i
     return T
 
@@ -83,14 +91,25 @@ def new_state(
     W, a = state
     along, C, second = totals
     T = factor(code, shape, numbers.table, outside)
-    beyond = [[dot(code, row[l:], [T[m][l] for m in range(l, len(row))]) for l in range(len(row))] for row in C]
+    beyond = [
+        [
+            dot(code, row[l:], [T[m][l] for m in range(l, len(row))])
+            for l in range(len(row))
+        ]
+        for row in C
+    ]
     rows, fine = [], None
     for j in range(len(W)):
         full = along[j] + beyond[j]
         keep = numbers.shrink
         if shape.form.tangent:
-            keep = keep - numbers.step * dot(code, W[j], along[j]) / dot(code, W[j], W[j])
-        new = [code.fma(keep, w, numbers.step * g) for w, g in zip(W[j], full, strict=False)]
+            keep = keep - numbers.step * dot(code, W[j], along[j]) / dot(
+                code, W[j], W[j]
+            )
+        new = [
+            code.fma(keep, w, numbers.step * g)
+            for w, g in zip(W[j], full, strict=False)
+        ]
         new += [numbers.step * g for g in full[n:]]
         square = dot(code, new, new)
         good = square < LIMIT
@@ -106,6 +125,12 @@ def new_state(
         for x in layer:
             fine = fine & (x * x < LIMIT)
     outer = [row[r:] for row in rows]
-    B = [lower_columns(code, outer[0], p)] if isinstance(code, Columns) else lower(code, outer)
+    B = (
+        [lower_columns(code, outer[0], p)]
+        if isinstance(code, Columns)
+        else lower(code, outer)
+    )
     assert fine is not None
-    return UnrolledState([row[:r] + b for row, b in zip(rows, B, strict=True)], layer), code.every(fine)
+    return UnrolledState(
+        [row[:r] + b for row, b in zip(rows, B, strict=True)], layer
+    ), code.every(fine)

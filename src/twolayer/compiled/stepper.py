@@ -26,18 +26,50 @@ from twolayer.task.problem import Problem
 
 __all__ = ["STREAMS", "WrittenStepper"]
 
-STREAMS = (random.Role.FIELDS, random.Role.ORTHOGONAL)  # of samples, and of Gram factors
+STREAMS = (
+    random.Role.FIELDS,
+    random.Role.ORTHOGONAL,
+)  # of samples, and of Gram factors
 
 
-def shape_of(problem: Problem, at: Reduced, quantity: str | None, noisy: bool, layout: BlockLayout | None) -> Shape:
+def shape_of(
+    problem: Problem,
+    at: Reduced,
+    quantity: str | None,
+    noisy: bool,
+    layout: BlockLayout | None,
+) -> Shape:
     """What fixes the code of a chain that is suited."""
-    activation, target = formula_of_activation(problem.activation), formula_of_target(problem.target)
-    assert activation is not None and target is not None and at.kernel.loss.student is not None
-    L = np.zeros((0, 0)) if layout is not None else np.asarray(target_frame(problem.P)[0], float)
+    activation, target = (
+        formula_of_activation(problem.activation),
+        formula_of_target(problem.target),
+    )
+    assert (
+        activation is not None
+        and target is not None
+        and at.kernel.loss.student is not None
+    )
+    L = (
+        np.zeros((0, 0))
+        if layout is not None
+        else np.asarray(target_frame(problem.P)[0], float)
+    )
     frame = tuple(map(tuple, L.tolist()))
     student = at.kernel.loss.student
     blocks = None if layout is None else blocks_of(at, layout)
-    return Shape(activation, target, student, at.form, at.p, at.rank, at.batch, frame, noisy, quantity, blocks)
+    return Shape(
+        activation,
+        target,
+        student,
+        at.form,
+        at.p,
+        at.rank,
+        at.batch,
+        frame,
+        noisy,
+        quantity,
+        blocks,
+    )
 
 
 def blocks_of(at: Reduced, layout: BlockLayout) -> BlockShape:
@@ -63,25 +95,55 @@ class WrittenStepper(Stepper):
     block = 64
 
     def __init__(
-        self, at: Reduced, lanes: Lanes, dims: Sequence[int], tables: Sequence[Tree], layout: BlockLayout | None = None
+        self,
+        at: Reduced,
+        lanes: Lanes,
+        dims: Sequence[int],
+        tables: Sequence[Tree],
+        layout: BlockLayout | None = None,
     ) -> None:
-        self.at, self.lanes, self.layout, problem = at, lanes, layout, lanes.task.problem
+        self.at, self.lanes, self.layout, problem = (
+            at,
+            lanes,
+            layout,
+            lanes.task.problem,
+        )
         self.L, self.inverse = (np.asarray(x) for x in target_frame(problem.P))
         n = 1 if len(dims) == 1 and lanes.watch is None else lanes.shape[0]
         spread = (lambda values: np.asarray(values, float)) if n == 1 else lanes.spread
-        rates = [coefficients_of(x.algorithm, x.problem.divisor, dim) for x, dim in zip(lanes.tasks, dims, strict=True)]
+        rates = [
+            coefficients_of(x.algorithm, x.problem.divisor, dim)
+            for x, dim in zip(lanes.tasks, dims, strict=True)
+        ]
         noise = [task.problem.noise for task in lanes.tasks]
-        own = spread([(x.step, x.shrink, np.sqrt(y)) for x, y in zip(rates, noise, strict=True)])
-        watch = np.array([[0.0, 1.0]]) if lanes.watch is None else np.concatenate(lanes.watch, axis=1)
+        own = spread(
+            [(x.step, x.shrink, np.sqrt(y)) for x, y in zip(rates, noise, strict=True)]
+        )
+        watch = (
+            np.array([[0.0, 1.0]])
+            if lanes.watch is None
+            else np.concatenate(lanes.watch, axis=1)
+        )
         self.shared = np.zeros(1)
         if layout is None:
             table = spread(tables).reshape(n, -1)
         else:
             assert isinstance(at.factor, GramFactors)
             table, self.L = np.zeros((n, 0)), layout.L
-            triangles = [x for x, group in zip(tables[0], at.factor.groups, strict=True) if group.triangular]
-            self.shared = np.concatenate([np.ravel(x) for x in (layout.scale, layout.L, layout.spread, *triangles)])
-        self.numbers = np.concatenate([own, np.broadcast_to(watch, (n, 2)), table], axis=1)
+            triangles = [
+                x
+                for x, group in zip(tables[0], at.factor.groups, strict=True)
+                if group.triangular
+            ]
+            self.shared = np.concatenate(
+                [
+                    np.ravel(x)
+                    for x in (layout.scale, layout.L, layout.spread, *triangles)
+                ]
+            )
+        self.numbers = np.concatenate(
+            [own, np.broadcast_to(watch, (n, 2)), table], axis=1
+        )
         self.shape = shape_of(problem, at, lanes.quantity, max(noise) > 0, layout)
 
     def rows(self) -> np.ndarray:
@@ -97,7 +159,9 @@ class WrittenStepper(Stepper):
     def overlaps(self, rows: np.ndarray) -> tuple[Any, Any, np.ndarray]:
         """Q, M and a of rows of numbers."""
         W, a = self.opened(rows)
-        return *overlaps(W, self.L, None if self.layout is None else self.layout.scale), a
+        return *overlaps(
+            W, self.L, None if self.layout is None else self.layout.scale
+        ), a
 
     def opened(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """W and a of rows of numbers."""

@@ -23,12 +23,17 @@ __all__ = ["no_machine_code", "unwritten"]
 LONGEST = 4500  # p² (p + min(p, n_b)): code is unrolled, and longer code takes many seconds to compile
 
 
-def unwritten(problem: Problem, algorithm: SGD, at: Reduced, held: bool, quantity: str | None) -> str | None:
+def unwritten(
+    problem: Problem, algorithm: SGD, at: Reduced, held: bool, quantity: str | None
+) -> str | None:
     """Why the step of a chain is not written out, as the end of a sentence; None where it is.
 
     ``held`` says whether every sample of a batch is drawn, and all at once; ``quantity`` what is watched at every step.
     """
-    if formula_of_activation(problem.activation) is None or formula_of_target(problem.target) is None:
+    if (
+        formula_of_activation(problem.activation) is None
+        or formula_of_target(problem.target) is None
+    ):
         return "activation or target is a function that only JAX knows, not a name or a formula"
     plain = SGD(
         algorithm.lr.plain, algorithm.batch.plain, algorithm.loss, algorithm.geometry, 0.0, algorithm.weight_decay,
@@ -40,7 +45,12 @@ def unwritten(problem: Problem, algorithm: SGD, at: Reduced, held: bool, quantit
     )  # fmt: skip
     form = Form(at.form.geometry, False, at.form.trained)
     kernel = Kernel(at.kernel.activation, at.kernel.target, at.kernel.loss)
-    if (plain, same, form, kernel) != (algorithm, problem, at.form, at.kernel) or not isinstance(algorithm.lr, Scaling):
+    if (plain, same, form, kernel) != (
+        algorithm,
+        problem,
+        at.form,
+        at.kernel,
+    ) or not isinstance(algorithm.lr, Scaling):
         return "it takes steps of plain SGD on Gaussian inputs alone"
     if algorithm.loss.student is None:
         return f"the loss {algorithm.loss.name} is a function that only JAX knows"

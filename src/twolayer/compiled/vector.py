@@ -40,12 +40,20 @@ class Vector:
 
     def _with(self, other: Operand, real: str, whole: str) -> Vector:
         name = real if self.floating else whole
-        value = getattr(self.code.builder, name)(self.value, self.code.like(self, other).value)
+        value = getattr(self.code.builder, name)(
+            self.value, self.code.like(self, other).value
+        )
         return Vector(self.code, value, self.kind)
 
     def _compare(self, sign: str, other: Operand) -> Vector:
-        build = self.code.builder.fcmp_ordered if self.floating else self.code.builder.icmp_unsigned
-        return Vector(self.code, build(sign, self.value, self.code.like(self, other).value), BIT)
+        build = (
+            self.code.builder.fcmp_ordered
+            if self.floating
+            else self.code.builder.icmp_unsigned
+        )
+        return Vector(
+            self.code, build(sign, self.value, self.code.like(self, other).value), BIT
+        )
 
     def __add__(self, other: Operand) -> Vector:
         return self._with(other, "fadd", "add")
@@ -118,7 +126,9 @@ class Code:
     ``functions`` are those of the formula language by name, with their slopes (elementary.py).
     """
 
-    def __init__(self, builder: ir.IRBuilder, lanes: int, functions: Mapping[str, Function]) -> None:
+    def __init__(
+        self, builder: ir.IRBuilder, lanes: int, functions: Mapping[str, Function]
+    ) -> None:
         self.builder, self.lanes, self.functions = builder, lanes, functions
 
     def of(self, lanes: int) -> Code:
@@ -132,7 +142,13 @@ class Code:
     def constant(self, number: float, kind: ir.Type = DOUBLE) -> Vector:
         """The same number in all lanes."""
         number = float(number) if kind is DOUBLE else int(number)
-        return Vector(self, ir.Constant(self.type(kind), number if self.lanes == 1 else [number] * self.lanes), kind)
+        return Vector(
+            self,
+            ir.Constant(
+                self.type(kind), number if self.lanes == 1 else [number] * self.lanes
+            ),
+            kind,
+        )
 
     def constant_index(self, number: int) -> ir.Value:
         """A number as a scalar that counts."""
@@ -150,9 +166,17 @@ class Code:
         """A scalar of the function in all lanes."""
         if self.lanes == 1:
             return Vector(self, scalar, kind)
-        one = self.builder.insert_element(ir.Constant(self.type(kind), ir.Undefined), scalar, ir.Constant(WORD, 0))
+        one = self.builder.insert_element(
+            ir.Constant(self.type(kind), ir.Undefined), scalar, ir.Constant(WORD, 0)
+        )
         zeros = ir.Constant(ir.VectorType(WORD, self.lanes), [0] * self.lanes)
-        return Vector(self, self.builder.shuffle_vector(one, ir.Constant(self.type(kind), ir.Undefined), zeros), kind)
+        return Vector(
+            self,
+            self.builder.shuffle_vector(
+                one, ir.Constant(self.type(kind), ir.Undefined), zeros
+            ),
+            kind,
+        )
 
     def repeat(self, x: Vector) -> Vector:
         """The lanes of a shorter vector, over and over."""
@@ -160,19 +184,28 @@ class Code:
             return self.splat(x.value, x.kind)
         order = [i % x.code.lanes for i in range(self.lanes)]
         places = ir.Constant(ir.VectorType(WORD, self.lanes), order)
-        return Vector(self, self.builder.shuffle_vector(x.value, x.value, places), x.kind)
+        return Vector(
+            self, self.builder.shuffle_vector(x.value, x.value, places), x.kind
+        )
 
     def intrinsic(self, name: str, *arguments: Vector) -> Vector:
         """A function that processors have, such as sqrt or fma."""
         suffix = "f64" if self.lanes == 1 else f"v{self.lanes}f64"
         kind, module = self.type(DOUBLE), self.builder.module
         full = f"llvm.{name}.{suffix}"
-        function = module.globals.get(full) or ir.Function(module, ir.FunctionType(kind, [kind] * len(arguments)), full)
-        return Vector(self, self.builder.call(function, [x.value for x in arguments]), DOUBLE)
+        function = module.globals.get(full) or ir.Function(
+            module, ir.FunctionType(kind, [kind] * len(arguments)), full
+        )
+        return Vector(
+            self, self.builder.call(function, [x.value for x in arguments]), DOUBLE
+        )
 
     def fma(self, x: Operand, y: Operand, z: Operand) -> Vector:
         """x·y + z, rounded once."""
-        return self.intrinsic("fma", *(v if isinstance(v, Vector) else self.constant(v) for v in (x, y, z)))
+        return self.intrinsic(
+            "fma",
+            *(v if isinstance(v, Vector) else self.constant(v) for v in (x, y, z)),
+        )
 
     def sqrt(self, x: Vector) -> Vector:
         """√x."""
@@ -199,7 +232,9 @@ class Code:
         like = yes if isinstance(yes, Vector) else no
         assert isinstance(like, Vector)
         yes, no = self.like(like, yes), self.like(like, no)
-        return Vector(self, self.builder.select(mask.value, yes.value, no.value), yes.kind)
+        return Vector(
+            self, self.builder.select(mask.value, yes.value, no.value), yes.kind
+        )
 
     def total(self, x: Vector) -> Vector:
         """x: every neuron has lanes of its own."""
@@ -214,14 +249,18 @@ class Code:
         if self.lanes == 1:
             return mask.value
         bits = self.builder.bitcast(mask.value, ir.IntType(self.lanes))
-        return self.builder.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(self.lanes), 0))
+        return self.builder.icmp_unsigned(
+            "!=", bits, ir.Constant(ir.IntType(self.lanes), 0)
+        )
 
     def if_any(self, mask: Vector, body: Callable[[], None]) -> None:
         """Do what is rarely needed, if some lane asks for it."""
         with self.builder.if_then(self.any(mask), likely=False):
             body()
 
-    def rarely(self, mask: Vector, value: Callable[[], Vector], otherwise: Vector) -> Vector:
+    def rarely(
+        self, mask: Vector, value: Callable[[], Vector], otherwise: Vector
+    ) -> Vector:
         """``where(mask, value(), otherwise)``, where the value is computed only if some lane asks for it."""
         any_lane = self.any(mask)
         before = self.builder.block
@@ -246,7 +285,9 @@ class Code:
 
     def shift_signed(self, x: Vector, by: int) -> Vector:
         """x / 2**by of signed words, rounded down."""
-        return Vector(self, self.builder.ashr(x.value, self.constant(by, x.kind).value), x.kind)
+        return Vector(
+            self, self.builder.ashr(x.value, self.constant(by, x.kind).value), x.kind
+        )
 
     def polynomial(self, coefficients: Sequence[float], x: Vector) -> Vector:
         """Σ c_n xⁿ as two short chains of products, of even and of odd powers."""
@@ -262,15 +303,23 @@ class Code:
     def load(self, pointer: ir.Value, index: Index, kind: ir.Type) -> Vector:
         """Lanes from memory; the index counts vectors, and may be a number or a scalar of the function."""
         place = self.place(pointer, index, kind)
-        return Vector(self, self.builder.load(place, typ=self.type(kind), align=kind_size(kind)), kind)
+        return Vector(
+            self,
+            self.builder.load(place, typ=self.type(kind), align=kind_size(kind)),
+            kind,
+        )
 
     def store(self, x: Vector, pointer: ir.Value, index: Index) -> None:
         """Lanes to memory."""
-        self.builder.store(x.value, self.place(pointer, index, x.kind), align=kind_size(x.kind))
+        self.builder.store(
+            x.value, self.place(pointer, index, x.kind), align=kind_size(x.kind)
+        )
 
     def place(self, pointer: ir.Value, index: Index, kind: ir.Type) -> ir.Value:
         """Address of a vector in an array of them."""
-        number = ir.Constant(LONG, index) if isinstance(index, int | np.integer) else index
+        number = (
+            ir.Constant(LONG, index) if isinstance(index, int | np.integer) else index
+        )
         return self.builder.gep(pointer, [number], source_etype=self.type(kind))
 
     def variable(self, x: Vector) -> ir.Value:
@@ -284,7 +333,9 @@ class Code:
         self.builder.store(value, place)
         return place
 
-    def loop(self, count: Index, body: Callable[[ir.Value], None], first: int = 0) -> None:
+    def loop(
+        self, count: Index, body: Callable[[ir.Value], None], first: int = 0
+    ) -> None:
         """``for i in range(first, count): body(i)`` with a scalar i; the count may be a scalar of the function."""
         b = self.builder
         last = ir.Constant(LONG, count) if isinstance(count, int) else count

@@ -39,7 +39,9 @@ class BlockLayout:
     order: tuple[int, ...]  # blocks in the order in which these are held
 
     @classmethod
-    def of(cls, inputs: Inputs, P: np.ndarray, dim: int, most: int | None = None) -> BlockLayout:
+    def of(
+        cls, inputs: Inputs, P: np.ndarray, dim: int, most: int | None = None
+    ) -> BlockLayout:
         """All coordinates at dimension d, or ``most`` of a block beside the target's; those held whole come first."""
         sizes = inputs.sizes(dim)
         frames = [frame_of(np.asarray(one, float).tobytes(), len(one)) for one in P]
@@ -58,7 +60,9 @@ class BlockLayout:
     def block(self) -> np.ndarray:
         """The block of every coordinate."""
         star = np.repeat(np.arange(len(self.sizes)), [L.shape[1] for L in self.frames])
-        return np.concatenate([star, np.repeat(self.order, [self.own[i] for i in self.order])]).astype(int)
+        return np.concatenate(
+            [star, np.repeat(self.order, [self.own[i] for i in self.order])]
+        ).astype(int)
 
     @property
     def scale(self) -> np.ndarray:
@@ -68,20 +72,30 @@ class BlockLayout:
     @property
     def outside(self) -> tuple[int, ...]:
         """n_i of the blocks that are not held whole, in their order, which is that of n_i."""
-        left = (self.sizes[i] - self.frames[i].shape[1] - self.own[i] for i in self.order)
+        left = (
+            self.sizes[i] - self.frames[i].shape[1] - self.own[i] for i in self.order
+        )
         return tuple(n for n in left if n > 0)
 
     @property
     def spread(self) -> np.ndarray:
         """√s_i of these blocks."""
         count = len(self.outside)
-        return np.sqrt([self.variances[i] for i in self.order[len(self.order) - count :]])
+        return np.sqrt(
+            [self.variances[i] for i in self.order[len(self.order) - count :]]
+        )
 
     def place(self, Q: np.ndarray, M: np.ndarray) -> np.ndarray:
         """Rows (…, p, coordinates) with overlaps Q (…, b, p, p) and M (…, b, p, k)."""
         along, beside = [], {}
         for i, L in enumerate(self.frames):
-            A, beside[i] = embed(Q[..., i, :, :], M[..., i, :, :], np.linalg.pinv(L), self.own[i], f" in block {i + 1}")
+            A, beside[i] = embed(
+                Q[..., i, :, :],
+                M[..., i, :, :],
+                np.linalg.pinv(L),
+                self.own[i],
+                f" in block {i + 1}",
+            )
             along.append(A)
         return np.concatenate([*along, *(beside[i] for i in self.order)], axis=-1)
 

@@ -16,9 +16,7 @@ def rules_of_rotations(algorithm: SGD) -> str | None:
     rule = algorithm.rule
     if rule is None or not (rule.sizes or rule.coordinates or rule.adapts is not None):
         return None
-    return (
-        f"the rule {rule} looks at the length or the coordinates of inputs, whose variances differ from block to block"
-    )
+    return f"the rule {rule} looks at the length or the coordinates of inputs, whose variances differ from block to block"
 
 
 def carried_in_blocks(algorithm: SGD) -> str | None:

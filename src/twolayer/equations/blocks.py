@@ -34,7 +34,9 @@ class Blocks(NamedTuple):
 
     def fields(self, y: Overlap) -> Overlap:
         """Overlaps of the fields, from those in blocks with any leading axes."""
-        return Overlap(field_overlaps(self.variance, y.Q), field_overlaps(self.variance, y.M), y.a)
+        return Overlap(
+            field_overlaps(self.variance, y.Q), field_overlaps(self.variance, y.M), y.a
+        )
 
 
 def blocks_of(inputs: Inputs, P: Number, dim: int | None = None) -> Blocks:
@@ -42,7 +44,9 @@ def blocks_of(inputs: Inputs, P: Number, dim: int | None = None) -> Blocks:
 
     Examples
     --------
-    >>> blocks_of(Inputs.blocks([2.0, 0.5], [0.25, 0.75]), np.ones((2, 1, 1)), dim=10).share.tolist()
+    >>> blocks_of(
+    ...     Inputs.blocks([2.0, 0.5], [0.25, 0.75]), np.ones((2, 1, 1)), dim=10
+    ... ).share.tolist()
     [0.3, 0.7]
     """
     share = inputs.fractions if dim is None else np.asarray(inputs.sizes(dim)) / dim
@@ -62,7 +66,13 @@ def pulls(blocks: Blocks, y: Overlap, gradient: Gradient) -> tuple[Numbers, Numb
 
 
 def block_motion(
-    form: Form, limit: Limit, blocks: Blocks, y: Overlap, average: Averages, gradient: Gradient, noisy: bool = True
+    form: Form,
+    limit: Limit,
+    blocks: Blocks,
+    y: Overlap,
+    average: Averages,
+    gradient: Gradient,
+    noisy: bool = True,
 ) -> Overlap:
     """dy/dt of overlaps in blocks from the averages at their fields."""
     Q = (y.Q + y.Q.swapaxes(-1, -2)) / 2

@@ -65,9 +65,13 @@ class Kernel:
         """Y = ± h + √Δ ξ. Cost O(1)."""
         return noise.sign * self.target(target) + noise.shift
 
-    def output(self, fields: Float[Real, "*n p"], a: Float[Real, " p"]) -> Float[Real, "*n"]:
+    def output(
+        self, fields: Float[Real, "*n p"], a: Float[Real, " p"]
+    ) -> Float[Real, "*n"]:
         """F = (1/N) Σ_j a_j σ(λ_j). Cost O(p)."""
-        return (a * self.activation(fields)).sum(-1) / divisor(self.normalisation, fields.shape[-1])
+        return (a * self.activation(fields)).sum(-1) / divisor(
+            self.normalisation, fields.shape[-1]
+        )
 
     def push(self, sample: Sample, a: Float[Real, " p"]) -> Push:
         """G and e σ(λ) of every sample in the batch. Cost O(n p)."""
@@ -75,7 +79,9 @@ class Kernel:
         f = (a * sigma).sum(-1) / divisor(self.normalisation, a.shape[-1])
         e = self.loss.residual(self.label(sample.target, sample.noise), f)[..., None]
         g = a * self.activation.slope(sample.student) * e
-        return Push(g if self.rule is None else self._ruled(sample, a, g, e[..., 0]), sigma * e)
+        return Push(
+            g if self.rule is None else self._ruled(sample, a, g, e[..., 0]), sigma * e
+        )
 
     @property
     def rule(self) -> Rule | None:
@@ -90,19 +96,43 @@ class Kernel:
     def _ruled(self, sample: Sample, a: Real, g: Real, e: Real) -> Real:
         """ĝ of every sample in the batch."""
         loss, label = self.loss, self.label(sample.target, sample.noise)
-        assert isinstance(loss, RuledLoss) and loss.rule is not None and loss.rule.push is not None
+        assert (
+            isinstance(loss, RuledLoss)
+            and loss.rule is not None
+            and loss.rule.push is not None
+        )
         s = loss.scale
         N = divisor(self.normalisation, a.shape[-1]) / s
 
         def shift(g: Real, rate: Number) -> Real:
             if sample.products is None:
-                return rate / (N * loss.batch) * (g * sample.size[..., None] if jnp.ndim(sample.size) else g)
+                return (
+                    rate
+                    / (N * loss.batch)
+                    * (g * sample.size[..., None] if jnp.ndim(sample.size) else g)
+                )
             return rate / (N * loss.batch) * sample.products @ g
 
         def at(fields: Real) -> Real:
-            return a / s * self.activation.slope(fields) * loss.residual(label, self.output(fields, a))[..., None]
+            return (
+                a
+                / s
+                * self.activation.slope(fields)
+                * loss.residual(label, self.output(fields, a))[..., None]
+            )
 
-        seen = Sight(g / s, sample.student, e, sample.size, shift, at, N, loss.batch, loss.rate, sample.key)
+        seen = Sight(
+            g / s,
+            sample.student,
+            e,
+            sample.size,
+            shift,
+            at,
+            N,
+            loss.batch,
+            loss.rate,
+            sample.key,
+        )
         return s * loss.rule.push(seen)
 
 
@@ -111,4 +141,10 @@ def kernel_of(problem: Problem, algorithm: SGD) -> Kernel:
     labels = problem.labels
     if algorithm.rule is not None and algorithm.rule.relabels:
         labels = dataclasses.replace(labels, more=algorithm.rule.relabels)
-    return Kernel(problem.activation, problem.target, algorithm.drive, problem.normalisation, labels)
+    return Kernel(
+        problem.activation,
+        problem.target,
+        algorithm.drive,
+        problem.normalisation,
+        labels,
+    )

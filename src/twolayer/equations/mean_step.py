@@ -32,7 +32,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.averages import Engine
-from twolayer.equations.optimiser_step import Coefficients, Form, ahead, combine, second_layer, tangent
+from twolayer.equations.optimiser_step import (
+    Coefficients,
+    Form,
+    ahead,
+    combine,
+    second_layer,
+    tangent,
+)
 from twolayer.equations.state import Overlap, pack, unpack
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar
 from twolayer.task.schedule_factors import Clock, Tempo
@@ -113,19 +120,32 @@ class MeanStep(eqx.Module):
         if self.tempo is not None:
             return self._scheduled(y)
         step = self.mean(y, self.engine)
-        return step.rows if y.spread is None else step.rows._replace(spread=self._spread(y, step))
+        return (
+            step.rows
+            if y.spread is None
+            else step.rows._replace(spread=self._spread(y, step))
+        )
 
     def _scheduled(self, y: Rows) -> Rows:
         """One step with the rates and the batch at the clocks before it."""
         assert y.clock is not None and self.tempo is not None
         f, n = self.tempo(y.clock)
         # what follows is compiled as if these were numbers from outside: a factor of one changes no bit
-        numbers = (self.rates.step * f, self.rates.decay * f, self.rates.second * f, self.tempo.count / n)
+        numbers = (
+            self.rates.step * f,
+            self.rates.decay * f,
+            self.rates.second * f,
+            self.tempo.count / n,
+        )
         step, decay, second, fewer = jax.lax.optimization_barrier(numbers)  # type: ignore[no-untyped-call]
         rates = self.rates._replace(step=step, decay=decay, second=second)
-        weights = self.weights._replace(norm=self.weights.norm * fewer, single=self.weights.single * fewer)
+        weights = self.weights._replace(
+            norm=self.weights.norm * fewer, single=self.weights.single * fewer
+        )
         new = dataclasses.replace(self, rates=rates, weights=weights, tempo=None)(y)
-        return new._replace(clock=Clock(y.clock.step + 1, y.clock.time + rates.step, y.clock.sample + n))
+        return new._replace(
+            clock=Clock(y.clock.step + 1, y.clock.time + rates.step, y.clock.sample + n)
+        )
 
     def aimed(self, y: Rows) -> tuple[Overlap, Real]:
         """Overlaps at which gradients are taken, and their rows as combinations of those carried."""
@@ -135,14 +155,24 @@ class MeanStep(eqx.Module):
         if not self.form.nesterov:
             return now, own
         own = ahead(self.rates, own, jnp.eye(p, len(y.gram), p))
-        return Overlap(own @ y.gram @ own.T, own @ y.star, ahead(self.rates, y.a[:p], y.a[p:])), own
+        return Overlap(
+            own @ y.gram @ own.T, own @ y.star, ahead(self.rates, y.a[:p], y.a[p:])
+        ), own
 
     def mean(self, y: Rows, engine: Engine) -> Step:
         """One step of the means, with the averages of an engine."""
-        (now, rows), form, weights, eta = self.aimed(y), self.form, self.weights, self.rates.step
+        (now, rows), form, weights, eta = (
+            self.aimed(y),
+            self.form,
+            self.weights,
+            self.rates.step,
+        )
         Q, M, a = now
         p = len(Q)
-        average, gradient = engine(Q, M, a, weights.noise), engine.gradient(Q, M, a, weights.noise)
+        average, gradient = (
+            engine(Q, M, a, weights.noise),
+            engine.gradient(Q, M, a, weights.noise),
+        )
         v, D = (
             jnp.concatenate([average.phi, average.psi], axis=1),
             jnp.concatenate([gradient.own, gradient.star], axis=1),
@@ -151,7 +181,9 @@ class MeanStep(eqx.Module):
 
         # T over (W, W_previous, W*): the step of the coefficients of the rows
         own = jnp.concatenate([rows, jnp.zeros((p, len(self.P)))], axis=1)
-        before = jnp.eye(p, own.shape[1], p) if form.carries and not form.nesterov else None
+        before = (
+            jnp.eye(p, own.shape[1], p) if form.carries and not form.nesterov else None
+        )
         push = jnp.concatenate([D[:, :p] @ rows, D[:, p:]], axis=1)
         T = combine(self.rates, own, push, before, normal)
         with_all = T @ jnp.block([[y.gram, y.star], [y.star.T, self.P]])
@@ -161,7 +193,10 @@ class MeanStep(eqx.Module):
         if normal is not None:
             cross = normal[:, None] * average.phi.T
             pairs = pairs - cross - cross.T + normal[:, None] * normal * Q
-        extra = weights.norm * average.chi - jnp.where(weights.pairs, weights.single, 1.0) * pairs
+        extra = (
+            weights.norm * average.chi
+            - jnp.where(weights.pairs, weights.single, 1.0) * pairs
+        )
         seen = None if self.nodes is None else self.nodes.visit(now, weights.noise)
         if self.terms.finite:
             assert self.nodes is not None and seen is not None
@@ -171,15 +206,26 @@ class MeanStep(eqx.Module):
 
         scale = jnp.diagonal(new_Q) ** -0.5 if form.normalises else jnp.ones(p)
         step = Step(None, with_all, T, average.chi, scale, seen)
-        Q_next, M_next = new_Q * scale[:, None] * scale, with_all[:, len(y.a) :] * scale[:, None]
+        Q_next, M_next = (
+            new_Q * scale[:, None] * scale,
+            with_all[:, len(y.a) :] * scale[:, None],
+        )
         if self.terms.ratio:
             Q_next, M_next = self._ratio(now, step, Q_next, M_next)
-        a_next = second_layer(form, self.rates, a, average.second, None if before is None else y.a[p:])
+        a_next = second_layer(
+            form, self.rates, a, average.second, None if before is None else y.a[p:]
+        )
         if not form.carries:
             return step._replace(rows=Rows(Q_next, M_next, a_next))
         side, last = with_all[:, :p] * scale[:, None], self.overlaps(y)
         gram = jnp.block([[Q_next, side], [side.T, last.Q]])
-        return step._replace(rows=Rows(gram, jnp.concatenate([M_next, last.M]), jnp.concatenate([a_next, last.a])))
+        return step._replace(
+            rows=Rows(
+                gram,
+                jnp.concatenate([M_next, last.M]),
+                jnp.concatenate([a_next, last.a]),
+            )
+        )
 
     def around(self, now: Overlap, step: Step) -> tuple[Any, ...]:
         """Arguments of the covariances: fields of the mean new rows, their overlaps with W, η d/n_b, χ and Γ."""
@@ -189,15 +235,22 @@ class MeanStep(eqx.Module):
         gamma = eta**2 * norm * step.chi / 2
         return now, step.seen, rho, step.with_all[:, :p].T, eta * norm, step.chi, gamma
 
-    def _ratio(self, now: Overlap, step: Step, Q: Gram, M: Cross) -> tuple[Numbers, Numbers]:
+    def _ratio(
+        self, now: Overlap, step: Step, Q: Gram, M: Cross
+    ) -> tuple[Numbers, Numbers]:
         """Means of the ratios M'/√Q' and Q'_jl/√(Q'_jj Q'_ll) to second order."""
         assert self.nodes is not None
         s, size = step.scale, self.rates.step**2 * self.weights.single
         own = self.nodes.own_covariance(*self.around(now, step))
-        M_own, Q_own = own.M * size * s[:, None] ** 3, own.Q * size * s[:, None] ** 3 * s
+        M_own, Q_own = (
+            own.M * size * s[:, None] ** 3,
+            own.Q * size * s[:, None] ** 3 * s,
+        )
         norms = own.norms * size * s[:, None] ** 2 * s**2
         v = 3 / 8 * jnp.diagonal(norms)
-        return Q * (1 + v[:, None] + v + norms / 4) - (Q_own + Q_own.T) / 2, M * (1 + v[:, None]) - M_own / 2
+        return Q * (1 + v[:, None] + v + norms / 4) - (Q_own + Q_own.T) / 2, M * (
+            1 + v[:, None]
+        ) - M_own / 2
 
     def _spread(self, y: Rows, step: Step) -> Numbers:
         """Covariance of the packed (M, Q, a) after the step, in units of 1/d."""
@@ -208,13 +261,29 @@ class MeanStep(eqx.Module):
 
         def after(x: Numbers) -> Numbers:
             Q, M, a = unpack(x, p, k, trained)
-            return pack(*self.overlaps(self.mean(Rows(Q, M, a if trained else y.a), engine).rows), trained)
+            return pack(
+                *self.overlaps(
+                    self.mean(Rows(Q, M, a if trained else y.a), engine).rows
+                ),
+                trained,
+            )
 
-        slopes = jax.lax.map(lambda h: (after(x + h) - after(x - h)) / (2 * DIFFERENCE), height)
-        kick = self.nodes.covariance(trained, *self.around(now, step)) * self.rates.step**2 * self.weights.norm
+        slopes = jax.lax.map(
+            lambda h: (after(x + h) - after(x - h)) / (2 * DIFFERENCE), height
+        )
+        kick = (
+            self.nodes.covariance(trained, *self.around(now, step))
+            * self.rates.step**2
+            * self.weights.norm
+        )
         if self.form.normalises:
             s = step.scale
-            units = pack(s[:, None] * s, jnp.broadcast_to(s[:, None], (p, k)), jnp.ones(p), trained)
+            units = pack(
+                s[:, None] * s,
+                jnp.broadcast_to(s[:, None], (p, k)),
+                jnp.ones(p),
+                trained,
+            )
             normalise = tangent(*self.overlaps(step.rows)[:2], trained) * units
             kick = normalise @ kick @ normalise.T
         return slopes.T @ y.spread @ slopes + kick

@@ -33,12 +33,16 @@ __all__ = ["BlockMeanStep", "whitened"]
 CUT = 1e-7  # directions of Ω below this fraction of the largest are rounding
 
 
-def whitened(blocks: Blocks, y: Overlap, rows: tuple[Numbers, Numbers], L: Numbers) -> tuple[Numbers, Numbers]:
+def whitened(
+    blocks: Blocks, y: Overlap, rows: tuple[Numbers, Numbers], L: Numbers
+) -> tuple[Numbers, Numbers]:
     """Λ⁺ (n, p + k), where fields are Λ ξ, and Ω⁽ⁱ⁾ (b, p + k, p + k); ``rows`` are A and B of the fields."""
     beside = jnp.zeros((len(L), rows[1].shape[1]))
     inverse = jnp.linalg.pinv(jnp.block([[*rows], [L, beside]]), rtol=CUT)
     top = jnp.concatenate([y.Q, y.M], axis=2)
-    return inverse, jnp.concatenate([top, jnp.concatenate([y.M.swapaxes(1, 2), blocks.P], axis=2)], axis=1)
+    return inverse, jnp.concatenate(
+        [top, jnp.concatenate([y.M.swapaxes(1, 2), blocks.P], axis=2)], axis=1
+    )
 
 
 class BlockMeanStep(MeanStep):
@@ -62,7 +66,12 @@ class BlockMeanStep(MeanStep):
 
     def mean(self, y: Rows, engine: Engine) -> Step:
         """One step of the means, with the averages of an engine."""
-        blocks, form, weights, eta = self.several, self.form, self.weights, self.rates.step
+        blocks, form, weights, eta = (
+            self.several,
+            self.form,
+            self.weights,
+            self.rates.step,
+        )
         now, here = self.overlaps(y), Overlap(y.gram, y.star, y.a)
         at = ((now.Q + now.Q.T) / 2, now.M, now.a, weights.noise)
         average, gradient = engine(*at), engine.gradient(*at)
@@ -84,7 +93,11 @@ class BlockMeanStep(MeanStep):
         new_Q = keep**2 * here.Q + cross + cross.swapaxes(1, 2) + eta**2 * extra
         new_Q = (new_Q + new_Q.swapaxes(1, 2)) / 2
         new_M = keep * here.M + eta * star
-        scale = jnp.diagonal(new_Q.sum(0)) ** -0.5 if form.normalises else jnp.ones(len(y.a))
+        scale = (
+            jnp.diagonal(new_Q.sum(0)) ** -0.5
+            if form.normalises
+            else jnp.ones(len(y.a))
+        )
         a = second_layer(form, self.rates, now.a, average.second)
         rows = Rows(new_Q * scale[:, None] * scale, new_M * scale[:, None], a)
         return Step(rows, None, jnp.zeros(()), average.chi, scale, seen)
@@ -92,11 +105,18 @@ class BlockMeanStep(MeanStep):
     def _lengths(self, y: Overlap, fields: Overlap, at: Visited | None) -> Numbers:
         """s_i² E[g gᵀ (uᵀ Ω⁺ Ω⁽ⁱ⁾ Ω⁺ u − tr Ω⁺ Ω⁽ⁱ⁾)], (b, p, p)."""
         assert self.nodes is not None and at is not None
-        inverse, omega = whitened(self.several, y, self.nodes.rows(fields), self.nodes.L)
+        inverse, omega = whitened(
+            self.several, y, self.nodes.rows(fields), self.nodes.L
+        )
         form = inverse @ omega @ inverse.T
-        length = jnp.einsum("na,iab,nb->in", at.xi, form, at.xi) - jnp.trace(form, axis1=1, axis2=2)[:, None]
+        length = (
+            jnp.einsum("na,iab,nb->in", at.xi, form, at.xi)
+            - jnp.trace(form, axis1=1, axis2=2)[:, None]
+        )
         weighted = (at.weights * length)[:, :, None] * at.g
-        return self.several.variance[:, None, None] ** 2 * (weighted.swapaxes(1, 2) @ at.g)
+        return self.several.variance[:, None, None] ** 2 * (
+            weighted.swapaxes(1, 2) @ at.g
+        )
 
     def fluctuation(self, y: Rows, loudest: Number) -> Numbers:
         """Standard deviation of the squared norms after a step, relative to them: 2η g λ + η² |x|² g²/n_b of a sample.
@@ -111,5 +131,7 @@ class BlockMeanStep(MeanStep):
         variance = self.weights.single * (at.weights @ (X - at.weights @ X) ** 2)
         rows = self.mean(y, self.engine)
         return (
-            jnp.sqrt(variance) * rows.scale**2 if self.form.normalises else jnp.sqrt(variance) / self.norms(rows.rows)
+            jnp.sqrt(variance) * rows.scale**2
+            if self.form.normalises
+            else jnp.sqrt(variance) / self.norms(rows.rows)
         )

@@ -33,7 +33,16 @@ from twolayer.equations.averages import Averages
 from twolayer.equations.increment_kernel import Push
 from twolayer.equations.state import Overlap, pack, size_of, unpack
 from twolayer.numerics.tracing import traced
-from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar, Tree
+from twolayer.numerics.types import (
+    Cross,
+    Gram,
+    Layer,
+    Number,
+    Numbers,
+    Real,
+    Scalar,
+    Tree,
+)
 from twolayer.task.algorithm import SGD
 from twolayer.task.regimes import Regime
 from twolayer.task.rules import Rule
@@ -147,12 +156,20 @@ class Coefficients(NamedTuple):
 def form_of(algorithm: SGD) -> Form:
     """What an algorithm does besides its numbers."""
     carries = traced(algorithm.momentum) or algorithm.momentum > 0
-    average = algorithm.average if algorithm.average in (None, "uniform") else "weighted"
+    average = (
+        algorithm.average if algorithm.average in (None, "uniform") else "weighted"
+    )
     # a layer that does not move stays as it is, whatever its geometry
     geometry = algorithm.geometry if algorithm.train_first_layer else "free"
     rule = algorithm.rule
     acts = rule is not None and (rule.jitter or rule.adapts or rule.coordinates)
-    form = Form(geometry, carries, algorithm.train_second_layer, algorithm.nesterov, str(average or ""))
+    form = Form(
+        geometry,
+        carries,
+        algorithm.train_second_layer,
+        algorithm.nesterov,
+        str(average or ""),
+    )
     return dataclasses.replace(form, rule=rule) if acts else form
 
 
@@ -166,14 +183,28 @@ def coefficients_of(algorithm: SGD, divisor: float, dim: int | None) -> Coeffici
     >>> coefficients_of(SGD(lr="10/d", weight_decay=0.5), divisor=2, dim=100)
     Coefficients(step=0.05, decay=0.05, momentum=0.0, second=0.05, weight=0.0, batch=None, dim=None, divisor=None)
     """
-    lr, second = (law(dim or 1) for law in (algorithm.lr, algorithm.second_lr or algorithm.lr))
+    lr, second = (
+        law(dim or 1) for law in (algorithm.lr, algorithm.second_lr or algorithm.lr)
+    )
     weight = 0.0 if algorithm.average in (None, "uniform") else algorithm.average
     # of a rule
-    size, N = (None, None) if algorithm.rule is None or dim is None else (float(dim), float(divisor))
+    size, N = (
+        (None, None)
+        if algorithm.rule is None or dim is None
+        else (float(dim), float(divisor))
+    )
     if not algorithm.train_first_layer:
-        return Coefficients(0.0, 0.0, algorithm.momentum, second / divisor, weight, dim=size, divisor=N)
+        return Coefficients(
+            0.0, 0.0, algorithm.momentum, second / divisor, weight, dim=size, divisor=N
+        )
     return Coefficients(
-        lr / divisor, lr * algorithm.weight_decay, algorithm.momentum, second / divisor, weight, dim=size, divisor=N
+        lr / divisor,
+        lr * algorithm.weight_decay,
+        algorithm.momentum,
+        second / divisor,
+        weight,
+        dim=size,
+        divisor=N,
     )
 
 
@@ -199,11 +230,18 @@ class Memory(NamedTuple):
     count: Any = None
 
     @classmethod
-    def at_rest(cls, form: Form, W: Numbers, a: Layer, tempo: Tempo | None = None) -> Memory:
+    def at_rest(
+        cls, form: Form, W: Numbers, a: Layer, tempo: Tempo | None = None
+    ) -> Memory:
         """Layers that have not moved yet."""
         now, clock = Layers(W, a), None if tempo is None else Clock.zero(a.shape[:-1])
         count = (a * 0.0).sum(-1) + 1.0 if form.average else None
-        held = (now if form.carries else None), clock, rule_state(form, W), (now if form.average else None)
+        held = (
+            (now if form.carries else None),
+            clock,
+            rule_state(form, W),
+            (now if form.average else None),
+        )
         return cls(now, *held, count)
 
     def under(self, form: Form, tempo: Tempo | None = None) -> Memory:
@@ -216,7 +254,9 @@ class Memory(NamedTuple):
             found = found._replace(previous=self.previous)
         if found.average is not None and self.average is not None:
             found = found._replace(average=self.average, count=self.count)
-        same = str(jax.tree.structure(found.extra)) == str(jax.tree.structure(self.extra))
+        same = str(jax.tree.structure(found.extra)) == str(
+            jax.tree.structure(self.extra)
+        )
         return found._replace(extra=self.extra) if same else found
 
     @property
@@ -228,7 +268,9 @@ class Memory(NamedTuple):
         """The same with other layers, in the order of ``every``."""
         now, *others = layers
         given = iter(others)
-        previous, average = (None if x is None else next(given) for x in (self.previous, self.average))
+        previous, average = (
+            None if x is None else next(given) for x in (self.previous, self.average)
+        )
         return self._replace(now=now, previous=previous, average=average)
 
     def aimed(self, form: Form, rates: Coefficients) -> Layers:
@@ -236,7 +278,9 @@ class Memory(NamedTuple):
         if not form.nesterov:
             return self.now
         assert self.previous is not None
-        return Layers(*(ahead(rates, x, y) for x, y in zip(self.now, self.previous, strict=True)))
+        return Layers(
+            *(ahead(rates, x, y) for x, y in zip(self.now, self.previous, strict=True))
+        )
 
 
 def ahead(rates: Coefficients, now: Real, previous: Real) -> Real:
@@ -281,7 +325,9 @@ def from_axes(x: Any) -> Any:
     return jax.scipy.fft.dct(_axes(x.shape[-1]) * x, norm="ortho")
 
 
-def ruled(form: Form, rates: Coefficients, extra: Tree, push: Real) -> tuple[Coefficients, Tree, Real]:
+def ruled(
+    form: Form, rates: Coefficients, extra: Tree, push: Real
+) -> tuple[Coefficients, Tree, Real]:
     """Rates, state of the rule and mean gradient ḡ (p, n) after the rule has seen it."""
     rule = form.rule
     if rule is None:
@@ -296,7 +342,13 @@ def ruled(form: Form, rates: Coefficients, extra: Tree, push: Real) -> tuple[Coe
         (b1, b2, small), (m, v, n) = (x for _, x in rule.arguments), extra
         n, own = n + 1, to_axes(push) / rates.divisor
         m, v = b1 * m + (1 - b1) * own, b2 * v + (1 - b2) * own**2
-        return rates, (m, v, n), from_axes(rates.divisor * (m / (1 - b1**n)) / (jnp.sqrt(v / (1 - b2**n)) + small))
+        return (
+            rates,
+            (m, v, n),
+            from_axes(
+                rates.divisor * (m / (1 - b1**n)) / (jnp.sqrt(v / (1 - b2**n)) + small)
+            ),
+        )
     return rates, extra, push
 
 
@@ -309,13 +361,21 @@ class Products(NamedTuple):
 
 
 def combine(
-    rates: Coefficients, now: Real, push: Real, previous: Real | None = None, radial: Real | None = None
+    rates: Coefficients,
+    now: Real,
+    push: Real,
+    previous: Real | None = None,
+    radial: Real | None = None,
 ) -> Numbers:
     """The linear part of a step, κ x + η push + β (x − x₋), of rows or of their coefficients. Cost O(p n).
 
     ``radial`` (p,) is ⟨w, ḡ⟩/⟨w, w⟩ where gradients are tangent.
     """
-    keep = rates.shrink if radial is None else (rates.shrink - rates.step * radial)[:, None]
+    keep = (
+        rates.shrink
+        if radial is None
+        else (rates.shrink - rates.step * radial)[:, None]
+    )
     new = keep * now + rates.step * push
     return new if previous is None else new + rates.momentum * (now - previous)
 
@@ -329,7 +389,11 @@ def on_sphere(square: Numbers) -> Numbers:
 
 
 def descend(
-    form: Form, rates: Coefficients, state: Memory, push: Push, products: Products | None = None
+    form: Form,
+    rates: Coefficients,
+    state: Memory,
+    push: Push,
+    products: Products | None = None,
 ) -> tuple[Memory, Float[Real, " p"], Float[Real, ""]]:
     """One step of both layers from the batch means of their pushes; the squared norms of the new rows, and the largest.
 
@@ -338,24 +402,45 @@ def descend(
     ``push.first`` (p, n) is in the coordinates of the rows. With ``products`` (and no momentum) the norms follow from
     them, which saves reading the rows twice. Where gradients are taken ahead, the step is made from there. Cost O(p n).
     """
-    (W, a), previous = state.aimed(form, rates), None if form.nesterov else state.previous
+    (W, a), previous = (
+        state.aimed(form, rates),
+        None if form.nesterov else state.previous,
+    )
     plain, (rates, extra, first) = rates, ruled(form, rates, state.extra, push.first)
     push, products = Push(first, push.second), products if form.rule is None else None
     radial = None
     if form.tangent:
-        radial = products.wg / products.ww if products else (W * push.first).sum(-1) / (W * W).sum(-1)
+        radial = (
+            products.wg / products.ww
+            if products
+            else (W * push.first).sum(-1) / (W * W).sum(-1)
+        )
     new = combine(rates, W, push.first, previous and previous.W, radial)
     if products is not None and previous is None:
         keep = rates.shrink if radial is None else rates.shrink - rates.step * radial
-        square = keep**2 * products.ww + 2 * keep * rates.step * products.wg + rates.step**2 * products.gg
+        square = (
+            keep**2 * products.ww
+            + 2 * keep * rates.step * products.wg
+            + rates.step**2 * products.gg
+        )
     else:
         square = (new * new).sum(-1)
     if form.normalises:
         new, square = new / jnp.sqrt(square)[..., None], on_sphere(square)
     layer = second_layer(form, plain, a, push.second, previous and previous.a)
-    size = jnp.maximum(square.max(), (layer * layer).max()) if form.trained else square.max()
-    clock = state.clock and Clock(state.clock.step + 1, state.clock.time + plain.step, state.clock.sample + rates.batch)
-    after = Memory(Layers(new, layer), state.now if form.carries else None, clock, extra)
+    size = (
+        jnp.maximum(square.max(), (layer * layer).max())
+        if form.trained
+        else square.max()
+    )
+    clock = state.clock and Clock(
+        state.clock.step + 1,
+        state.clock.time + plain.step,
+        state.clock.sample + rates.batch,
+    )
+    after = Memory(
+        Layers(new, layer), state.now if form.carries else None, clock, extra
+    )
     return averaged(form, rates, state, after), square, size
 
 
@@ -365,13 +450,24 @@ def averaged(form: Form, rates: Coefficients, state: Memory, after: Memory) -> M
         return after
     count = state.count + 1.0
     w = 1.0 / count if form.average == "uniform" else rates.weight
-    mean = Layers(*((1.0 - w) * old + w * new for old, new in zip(state.average, after.now, strict=True)))
+    mean = Layers(
+        *(
+            (1.0 - w) * old + w * new
+            for old, new in zip(state.average, after.now, strict=True)
+        )
+    )
     return after._replace(average=mean, count=count)
 
 
-def second_layer(form: Form, rates: Coefficients, a: Layer, push: Real, previous: Real | None = None) -> Numbers:
+def second_layer(
+    form: Form, rates: Coefficients, a: Layer, push: Real, previous: Real | None = None
+) -> Numbers:
     """The second layer has a rate of its own, and neither decays nor stays on a sphere."""
-    return combine(rates._replace(step=rates.second, decay=0.0), a, push, previous) if form.trained else a
+    return (
+        combine(rates._replace(step=rates.second, decay=0.0), a, push, previous)
+        if form.trained
+        else a
+    )
 
 
 class Limit(NamedTuple):
@@ -390,7 +486,13 @@ class Limit(NamedTuple):
     def scaled(self, f: Number, b: Number) -> Limit:
         """Per unit of τ, where lr is f times and the batch b times what they are without schedules."""
         jitter = None if self.jitter is None else self.jitter * f**2
-        return Limit(self.flow * f, self.noise * f**2 / b, self.decay * f, self.second * f, jitter)
+        return Limit(
+            self.flow * f,
+            self.noise * f**2 / b,
+            self.decay * f,
+            self.second * f,
+            jitter,
+        )
 
 
 Told = TypeVar("Told", Limit, Coefficients)
@@ -413,11 +515,17 @@ def limit_in(regime: Regime, algorithm: SGD, divisor: float) -> Limit:
     Limit(flow=2.0, noise=0.4, decay=0.0, second=2.0, jitter=None)
     """
     ratio = algorithm.lr.coefficient / (divisor * algorithm.batch.coefficient)
-    jitter = None if algorithm.rule is None or not algorithm.rule.jitter else algorithm.rule.jitter**2
+    jitter = (
+        None
+        if algorithm.rule is None or not algorithm.rule.jitter
+        else algorithm.rule.jitter**2
+    )
     if jitter is not None:  # of order one where lr is of order 1/d, whatever the batch
         rate = algorithm.lr.coefficient / divisor if algorithm.delta < 1 + 1e-9 else 0.0
         jitter = quickening(algorithm) ** 2 * jitter * rate
-    return _limit(algorithm, divisor, regime.flow, regime.noise * ratio)._replace(jitter=jitter)
+    return _limit(algorithm, divisor, regime.flow, regime.noise * ratio)._replace(
+        jitter=jitter
+    )
 
 
 def limit_of_flow(algorithm: SGD, divisor: float) -> Limit:
@@ -427,19 +535,32 @@ def limit_of_flow(algorithm: SGD, divisor: float) -> Limit:
 
 def limit_at(algorithm: SGD, divisor: float, dim: int) -> Limit:
     """The same equation with the numbers of a dimension d, whatever the regime."""
-    found = _limit(algorithm, divisor, 1.0, algorithm.lr(dim) * dim / (divisor * algorithm.batch_at(dim)))
+    found = _limit(
+        algorithm,
+        divisor,
+        1.0,
+        algorithm.lr(dim) * dim / (divisor * algorithm.batch_at(dim)),
+    )
     if algorithm.second_lr is None:
         return found
-    return found._replace(second=quickening(algorithm) * algorithm.second_lr(dim) / algorithm.lr(dim))
+    return found._replace(
+        second=quickening(algorithm) * algorithm.second_lr(dim) / algorithm.lr(dim)
+    )
 
 
 def _limit(algorithm: SGD, divisor: float, flow: float, noise: Number) -> Limit:
     """The limit from the weights of the two parts before momentum quickens them."""
     f, moves = quickening(algorithm), float(algorithm.train_first_layer)
     # laws of the same power: those of others have no common limit (regimes.py)
-    second = 1.0 if algorithm.second_lr is None else algorithm.second_lr.coefficient / algorithm.lr.coefficient
+    second = (
+        1.0
+        if algorithm.second_lr is None
+        else algorithm.second_lr.coefficient / algorithm.lr.coefficient
+    )
     decay = flow * f * divisor * algorithm.weight_decay
-    return Limit(moves * flow * f, moves * noise * f**2, moves * decay, second * flow * f)
+    return Limit(
+        moves * flow * f, moves * noise * f**2, moves * decay, second * flow * f
+    )
 
 
 def quickening(algorithm: SGD) -> Any:
@@ -459,7 +580,9 @@ def largest_lr(algorithm: SGD, divisor: float, curvature: float) -> float | None
     return 2 * (1 + algorithm.momentum) / whole if whole > 0 else None
 
 
-def motion(form: Form, limit: Limit, y: Overlap, average: Averages, noisy: bool = True) -> Overlap:
+def motion(
+    form: Form, limit: Limit, y: Overlap, average: Averages, noisy: bool = True
+) -> Overlap:
     """dy/dt of the overlaps from the averages at y; ``noisy`` is False where chi is not even computed."""
     # rounding must not break the symmetry of Q: what is antisymmetric can grow exponentially
     Q = (y.Q + y.Q.T) / 2
@@ -502,4 +625,6 @@ def row_motion(form: Form, limit: Limit, layers: Layers, push: Push) -> Layers:
     dW = limit.flow * push.first - limit.decay * W
     if form.normalises:
         dW = dW - W * ((dW * W).sum(-1) / (W * W).sum(-1))[..., None]
-    return Layers(dW, limit.second * push.second if form.trained else jnp.zeros_like(layers.a))
+    return Layers(
+        dW, limit.second * push.second if form.trained else jnp.zeros_like(layers.a)
+    )

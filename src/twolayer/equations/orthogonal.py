@@ -27,14 +27,33 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from twolayer.equations.increment_kernel import Kernel, Push, Sample
-from twolayer.equations.optimiser_step import Coefficients, Form, Layers, Memory, descend
+from twolayer.equations.optimiser_step import (
+    Coefficients,
+    Form,
+    Layers,
+    Memory,
+    descend,
+)
 from twolayer.numerics.errors import InputError
 from twolayer.numerics.types import Number, Numbers, Real, Scalar, Tree
 from twolayer.numerics.wishart import GramFactor, GramFactors
 
-__all__ = ["Frame", "Reduced", "Sums", "batch_sums", "embed", "exact_step", "gram", "lq", "overlaps"]
+__all__ = [
+    "Frame",
+    "Reduced",
+    "Sums",
+    "batch_sums",
+    "embed",
+    "exact_step",
+    "gram",
+    "lq",
+    "overlaps",
+]
 
-UNROLLED = (8, 32)  # LQ by unrolled reflections up to this many rows and columns, by LAPACK beyond
+UNROLLED = (
+    8,
+    32,
+)  # LQ by unrolled reflections up to this many rows and columns, by LAPACK beyond
 
 
 @dataclass(frozen=True)
@@ -143,7 +162,9 @@ def embed(
             f"the target's{where}, but a squared length of {lost:.2g} would be cut off."
         )
     missing = max(0, columns - B.shape[-1])
-    return A, np.concatenate([B[..., :columns], np.zeros((*B.shape[:-1], missing))], axis=-1)
+    return A, np.concatenate(
+        [B[..., :columns], np.zeros((*B.shape[:-1], missing))], axis=-1
+    )
 
 
 def gram(rows: Real) -> Numbers:
@@ -151,7 +172,9 @@ def gram(rows: Real) -> Numbers:
     return rows @ rows.swapaxes(-1, -2)
 
 
-def overlaps(rows: Real, L: Numbers, scale: Real | None = None) -> tuple[Numbers, Numbers]:
+def overlaps(
+    rows: Real, L: Numbers, scale: Real | None = None
+) -> tuple[Numbers, Numbers]:
     """Q and M of the fields of rows (A, B), with any leading axes.
 
     Coordinates of inputs have the standard deviations ``scale``, or 1 where there are no blocks.
@@ -185,7 +208,9 @@ def batch_sums(
     if at.sized:
         inputs = jnp.concatenate([normals[:, : r + c], T[: len(normals)]], axis=1)
         products = inputs @ inputs.T / frame.rates.dim
-        sample = sample._replace(size=jnp.diagonal(products), products=products if at.paired else None)
+        sample = sample._replace(
+            size=jnp.diagonal(products), products=products if at.paired else None
+        )
     push = at.kernel.push(sample, layers.a)
     count = frame.rates.batch if at.varies else at.batch
     weight: Number = 1.0 / count
@@ -215,7 +240,10 @@ def exact_step(
         return _step_in_blocks(at, rates, state, sums, T, jitter, spread)
     p, r, c, t = at.p, at.rank, at.columns, T.shape[1]
     if jitter is not None:
-        star, own = sums.star + at.form.jitter * jitter[:, :r], sums.own + at.form.jitter * jitter[:, r:]
+        star, own = (
+            sums.star + at.form.jitter * jitter[:, :r],
+            sums.own + at.form.jitter * jitter[:, r:],
+        )
         C = jnp.concatenate([sums.C, at.form.jitter * jnp.eye(p)], axis=1)
         sums = sums._replace(star=star, own=own, C=C if at.sized else lq(C))
 
@@ -226,7 +254,9 @@ def exact_step(
     rows = jnp.concatenate([layers.W for layers in every])
     B = rows[:, r:] if t == 0 else lq(rows[:, r:])
     rows = jnp.concatenate([rows[:, :r], B[:, :c]], axis=1)
-    held = [Layers(rows[i * p : (i + 1) * p], layers.a) for i, layers in enumerate(every)]
+    held = [
+        Layers(rows[i * p : (i + 1) * p], layers.a) for i, layers in enumerate(every)
+    ]
     return new.moved(held), size
 
 
@@ -234,19 +264,30 @@ def _widened(state: Memory, t: int) -> Memory:
     """The same rows with t more coordinates, in which they are zero."""
 
     def padded(layers: Layers) -> Layers:
-        return Layers(jnp.concatenate([layers.W, jnp.zeros((len(layers.W), t))], axis=1), layers.a)
+        return Layers(
+            jnp.concatenate([layers.W, jnp.zeros((len(layers.W), t))], axis=1), layers.a
+        )
 
     return state.moved([padded(layers) for layers in state.every])
 
 
 def _step_in_blocks(
-    at: Reduced, rates: Coefficients, state: Memory, sums: Sums, T: Tree, jitter: Real | None, spread: Any
+    at: Reduced,
+    rates: Coefficients,
+    state: Memory,
+    sums: Sums,
+    T: Tree,
+    jitter: Real | None,
+    spread: Any,
 ) -> tuple[Memory, Real]:
     """The step where inputs have blocks: T (members, rows, width) for each group of blocks of one form."""
     p, r, factor = at.p, at.rank, at.factor
     assert isinstance(factor, GramFactors)
     if jitter is not None:
-        star, own = sums.star + at.form.jitter * jitter[:, :r], sums.own + at.form.jitter * jitter[:, r:]
+        star, own = (
+            sums.star + at.form.jitter * jitter[:, :r],
+            sums.own + at.form.jitter * jitter[:, r:],
+        )
         sums = sums._replace(star=star, own=own)
     known, extra, first = r + at.columns, [], 0
     for group, factors in zip(factor.groups, T, strict=True):
@@ -257,17 +298,27 @@ def _step_in_blocks(
         extra.append((own @ factors).swapaxes(0, 1).reshape(p, -1))
         first += group.members
     push = Push(jnp.concatenate([sums.star, sums.own, *extra], axis=1), sums.second)
-    new, _, size = descend(at.form, rates, _widened(state, push.first.shape[1] - known), push)
+    new, _, size = descend(
+        at.form, rates, _widened(state, push.first.shape[1] - known), push
+    )
     every = new.every
     rows = jnp.concatenate([layers.W for layers in every])
     count, begin, end = len(rows), known - at.each * factor.count, known
     kept = [rows[:, :begin]]
     for group in factor.groups:
-        B = rows[:, begin : begin + group.members * at.each].reshape(count, group.members, at.each)
-        E = rows[:, end : end + group.members * group.width].reshape(count, group.members, group.width)
+        B = rows[:, begin : begin + group.members * at.each].reshape(
+            count, group.members, at.each
+        )
+        E = rows[:, end : end + group.members * group.width].reshape(
+            count, group.members, group.width
+        )
         both = jnp.concatenate([B, E], axis=2).swapaxes(0, 1)
-        kept.append(jax.vmap(lq)(both)[:, :, : at.each].swapaxes(0, 1).reshape(count, -1))
+        kept.append(
+            jax.vmap(lq)(both)[:, :, : at.each].swapaxes(0, 1).reshape(count, -1)
+        )
         begin, end = begin + group.members * at.each, end + group.members * group.width
     rows = jnp.concatenate(kept, axis=1)
-    held = [Layers(rows[i * p : (i + 1) * p], layers.a) for i, layers in enumerate(every)]
+    held = [
+        Layers(rows[i * p : (i + 1) * p], layers.a) for i, layers in enumerate(every)
+    ]
     return new.moved(held), size

@@ -78,7 +78,11 @@ class SampleForm:
     @property
     def visits(self) -> int:
         """Chunks in one visit to all of them."""
-        return -(-self.size // self.chunk) if self.at_random else self.size // self.batch * self.chunks
+        return (
+            -(-self.size // self.chunk)
+            if self.at_random
+            else self.size // self.batch * self.chunks
+        )
 
 
 class Batch(NamedTuple):
@@ -108,7 +112,9 @@ def draw(spec: SampleForm, keys: Tree, number: Number, chunk: Number) -> Batch:
 def _drawn(spec: SampleForm, keys: Tree, number: Real, chunk: Number) -> Batch:
     """Inputs and label noise of one chunk of batch ``number``."""
     if spec.at_random:
-        return _by_number(spec, keys, _chosen(spec, keys[2], number, _positions(spec, chunk)))
+        return _by_number(
+            spec, keys, _chosen(spec, keys[2], number, _positions(spec, chunk))
+        )
     if spec.dataset is not None:
         number = number % (spec.dataset // spec.batch)
     if spec.given:
@@ -116,10 +122,15 @@ def _drawn(spec: SampleForm, keys: Tree, number: Real, chunk: Number) -> Batch:
     word, part = number.astype(jnp.uint32), jnp.asarray(chunk).astype(jnp.uint32)
     key = jnp.stack(random.threefry((keys[0, 0], keys[0, 1]), jnp.uint32(0x5EED), part))
     index = jnp.arange(-(-spec.chunk * spec.dim // 2), dtype=jnp.uint32)
-    return Batch(random.normal_32(key, word, index), random.normal(keys[1], word, _positions(spec, chunk)))
+    return Batch(
+        random.normal_32(key, word, index),
+        random.normal(keys[1], word, _positions(spec, chunk)),
+    )
 
 
-def draw_again(spec: SampleForm, keys: Tree, visit: Number, taken: Number) -> tuple[Batch, Real]:
+def draw_again(
+    spec: SampleForm, keys: Tree, visit: Number, taken: Number
+) -> tuple[Batch, Real]:
     """Chunk number ``visit`` of the set, or of the batch of the last step, and which of its samples are inside it.
 
     ``taken`` is how many steps have been taken; before the first one the batch is that of the first.
@@ -138,22 +149,33 @@ def inputs(spec: SampleForm, batch: Batch) -> Numbers:
     joined = jnp.concatenate(batch.halves, axis=-1)
     if spec.at_random:
         return joined[:, : spec.dim].astype(jnp.float64)
-    return joined[: spec.chunk * spec.dim].reshape(spec.chunk, spec.dim).astype(jnp.float64)
+    return (
+        joined[: spec.chunk * spec.dim]
+        .reshape(spec.chunk, spec.dim)
+        .astype(jnp.float64)
+    )
 
 
 def _positions(spec: SampleForm, chunk: Number) -> Real:
     """Positions of the samples of a chunk in its batch, or in the set."""
-    return jnp.asarray(chunk).astype(jnp.uint32) * np.uint32(spec.chunk) + jnp.arange(spec.chunk, dtype=jnp.uint32)
+    return jnp.asarray(chunk).astype(jnp.uint32) * np.uint32(spec.chunk) + jnp.arange(
+        spec.chunk, dtype=jnp.uint32
+    )
 
 
 def _chosen(spec: SampleForm, key: Tree, batch: Real, position: Real) -> Real:
     """Numbers in the set of the samples of a batch."""
     n = spec.size
     if spec.sampling == "replacement":
-        return below(random.threefry((key[0], key[1]), batch.astype(jnp.uint32), position)[0], n)
+        return below(
+            random.threefry((key[0], key[1]), batch.astype(jnp.uint32), position)[0], n
+        )
     if spec.sampling == "reshuffled":
         parts = n // spec.batch
-        position, batch = position + (batch % parts).astype(jnp.uint32) * np.uint32(spec.batch), batch // parts
+        position, batch = (
+            position + (batch % parts).astype(jnp.uint32) * np.uint32(spec.batch),
+            batch // parts,
+        )
     return shuffled(key, batch, jnp.minimum(position, np.uint32(n - 1)), n)
 
 
@@ -161,7 +183,9 @@ def _by_number(spec: SampleForm, keys: Tree, number: Real) -> Batch:
     """Samples of the set by their numbers; given ones are known by the numbers of their rows."""
     number = number.astype(jnp.uint32)
     if spec.given:
-        row = shuffled(keys[0], 0, jnp.minimum(number, np.uint32(spec.given - 1)), spec.given)
+        row = shuffled(
+            keys[0], 0, jnp.minimum(number, np.uint32(spec.given - 1)), spec.given
+        )
         return Batch((row, row), jnp.zeros(row.shape))
     index = jnp.arange(-(-spec.dim // 2), dtype=jnp.uint32)
     halves = random.normal_32(keys[0], number[:, None], index[None, :])

@@ -37,13 +37,21 @@ def pack(Q: Gram, M: Cross, a: Layer, trained: bool) -> Numbers:
     [0.0, 0.0, 1.0, 0.0, 1.0]
     """
     rows, columns = np.triu_indices(Q.shape[-1])
-    parts = [M.reshape(*M.shape[:-2], -1), Q[..., rows, columns]] + ([a] if trained else [])
+    parts = [M.reshape(*M.shape[:-2], -1), Q[..., rows, columns]] + (
+        [a] if trained else []
+    )
     return jnp.concatenate(parts, axis=-1)
 
 
-def unpack(x: Numbers, p: int, k: int, trained: bool) -> tuple[Numbers, Numbers, Numbers]:
+def unpack(
+    x: Numbers, p: int, k: int, trained: bool
+) -> tuple[Numbers, Numbers, Numbers]:
     """Q, M and a (zeros if it is not trained) of a packed vector (F,)."""
     rows, columns = np.triu_indices(p)
     M, rest = x[: p * k].reshape(p, k), x[p * k :]
     upper = jnp.zeros((p, p)).at[rows, columns].set(rest[: len(rows)])
-    return upper + jnp.triu(upper, 1).T, M, rest[len(rows) :] if trained else jnp.zeros(p)
+    return (
+        upper + jnp.triu(upper, 1).T,
+        M,
+        rest[len(rows) :] if trained else jnp.zeros(p),
+    )

@@ -35,7 +35,11 @@ RUNS = ("chain", "sde", "vectors")
 def _given(table: Any, *without: str) -> Json:
     """The keys that were set, but for those that say nothing."""
     values = table.model_dump(exclude_unset=True)
-    return {key: value for key, value in values.items() if value is not None and key not in without}
+    return {
+        key: value
+        for key, value in values.items()
+        if value is not None and key not in without
+    }
 
 
 def _call(name: str, arguments: Options, first: tuple[str, ...] = ()) -> str:
@@ -53,8 +57,15 @@ def as_python(task: TaskFile, methods: tuple[str, ...] = ("ode", "chain")) -> st
     Examples
     --------
     >>> from twolayer.files.taskfile import task_from
-    >>> tables = {"problem": {"target": "z1", "activation": "erf"}, "algorithm": {"lr": "0.1/d"}}
-    >>> print(as_python(task_from({**tables, "run": {"dim": 100, "time": 2}}, "page"), ("ode",)))
+    >>> tables = {
+    ...     "problem": {"target": "z1", "activation": "erf"},
+    ...     "algorithm": {"lr": "0.1/d"},
+    ... }
+    >>> print(
+    ...     as_python(
+    ...         task_from({**tables, "run": {"dim": 100, "time": 2}}, "page"), ("ode",)
+    ...     )
+    ... )
     import twolayer as tl
     <BLANKLINE>
     problem = tl.Problem(target='z1', activation='erf')
@@ -70,16 +81,32 @@ def as_python(task: TaskFile, methods: tuple[str, ...] = ("ode", "chain")) -> st
         f"algorithm = {_call('tl.SGD', _given(table.algorithm))}",
         f"start = {_start(task)}",
     ]
-    ends = {name: getattr(run, name) for name in ("time", "steps", "alpha") if getattr(run, name) is not None}
+    ends = {
+        name: getattr(run, name)
+        for name in ("time", "steps", "alpha")
+        if getattr(run, name) is not None
+    }
     common = {**ends, **({"save": run.save} if "save" in run.model_fields_set else {})}
     if run.until is not None:
-        lines.append(f"until = {_call('tl.Until', run.until.model_dump(exclude_unset=True))}")
+        lines.append(
+            f"until = {_call('tl.Until', run.until.model_dump(exclude_unset=True))}"
+        )
     knobs = {word.lower(): values for word, values in table.method.items()}
     for word in methods:
         simulated = word in RUNS
-        options = {**common, **({"seeds": run.seeds, "seed": run.seed} if simulated else {})}
+        options = {
+            **common,
+            **({"seeds": run.seeds, "seed": run.seed} if simulated else {}),
+        }
         call = _call(
-            "tl.solve", options, ("problem", "algorithm", _method(word, run.dim, knobs.get(word, {})), "start")
+            "tl.solve",
+            options,
+            (
+                "problem",
+                "algorithm",
+                _method(word, run.dim, knobs.get(word, {})),
+                "start",
+            ),
         )
         if run.until is not None:
             call = f"{call[:-1]}, until=until)"
@@ -91,7 +118,9 @@ def _start(task: TaskFile) -> str:
     start, dim = task.table.start, task.table.run.dim
     if start.blocks is not None:
         given = start.blocks.model_dump() | ({} if start.a is None else {"a": start.a})
-        return _call("tl.Overlaps.in_blocks", given | ({} if dim is None else {"dim": dim}))
+        return _call(
+            "tl.Overlaps.in_blocks", given | ({} if dim is None else {"dim": dim})
+        )
     if start.Q is None or start.M is None:
         drawn: Json = {"seed": start.seed} if start.seed else {}
         drawn |= {"law": start.random} if start.random != "sphere" else {}
@@ -99,7 +128,10 @@ def _start(task: TaskFile) -> str:
     given = {"Q": start.Q, "M": start.M}
     more: Options = {} if start.a is None else {"a": start.a}
     more |= {} if dim is None else {"dim": dim}
-    front, back = (", ".join(f"{key}={value!r}" for key, value in table.items()) for table in (given, more))
+    front, back = (
+        ", ".join(f"{key}={value!r}" for key, value in table.items())
+        for table in (given, more)
+    )
     return f"tl.Overlaps({front}, P=problem.P{', ' if back else ''}{back})"
 
 
@@ -111,7 +143,9 @@ def _toml(value: object) -> str:
     if isinstance(value, dict):
         return f"{{ {', '.join(f'{key} = {_toml(x)}' for key, x in value.items())} }}"
     # a string of JSON is one of TOML, but for DEL, which no formula has
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+    return (
+        json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+    )
 
 
 def as_toml(task: TaskFile) -> str:
@@ -120,7 +154,17 @@ def as_toml(task: TaskFile) -> str:
     Examples
     --------
     >>> from twolayer.files.taskfile import task_from
-    >>> print(as_toml(task_from({"problem": {"target": "z1", "activation": "erf"}, "algorithm": {"lr": 1.0}}, "page")))
+    >>> print(
+    ...     as_toml(
+    ...         task_from(
+    ...             {
+    ...                 "problem": {"target": "z1", "activation": "erf"},
+    ...                 "algorithm": {"lr": 1.0},
+    ...             },
+    ...             "page",
+    ...         )
+    ...     )
+    ... )
     [problem]
     target = "z1"
     activation = "erf"
@@ -128,10 +172,15 @@ def as_toml(task: TaskFile) -> str:
     [algorithm]
     lr = 1.0
     """
-    tables = {name: _given(getattr(task.table, name)) for name in ("problem", "algorithm", "start", "run")}
+    tables = {
+        name: _given(getattr(task.table, name))
+        for name in ("problem", "algorithm", "start", "run")
+    }
     tables |= {f"method.{word}": knobs for word, knobs in task.table.method.items()}
     parts = [
-        "\n".join([f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items())])
+        "\n".join(
+            [f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
+        )
         for name, values in tables.items()
         if values
     ]

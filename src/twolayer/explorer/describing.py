@@ -36,7 +36,11 @@ def formula(task: TaskFile, options: Json, voice: Voice) -> Json:
         except InputError as error:
             found[name] = {"error": str(error), "position": error.position}
         else:
-            latex = thing.latex if isinstance(thing, Target) else _activation_latex(thing.name)
+            latex = (
+                thing.latex
+                if isinstance(thing, Target)
+                else _activation_latex(thing.name)
+            )
             found[name] = {"latex": latex, "name": thing.name}
             if isinstance(thing, Target):
                 found["k"] = thing.directions
@@ -54,7 +58,9 @@ def _activation_latex(name: str) -> str:
     from twolayer.functions.expression import parse
 
     if name in ("erf", "square", "linear"):
-        return {"erf": r"\mathrm{erf}(z/\sqrt{2})", "square": "z^{2}", "linear": "z"}[name]
+        return {"erf": r"\mathrm{erf}(z/\sqrt{2})", "square": "z^{2}", "linear": "z"}[
+            name
+        ]
     called = f"{name}(z)"
     try:
         return parse(called if name.isalnum() and name != "z" else name, "z").latex
@@ -68,7 +74,10 @@ def analysis(task: TaskFile, options: Json, voice: Voice) -> Json:
 
     problem = task.problem()
     found = analyse(problem.target)
-    fresh, reused = found.staircase(problem.activation), found.staircase(problem.activation, reuse=True)
+    fresh, reused = (
+        found.staircase(problem.activation),
+        found.staircase(problem.activation, reuse=True),
+    )
     return {
         "information": found.information,
         "leap": found.leap,
@@ -90,7 +99,12 @@ def support(task: TaskFile, options: Json, voice: Voice) -> Json:
 
     problem, algorithm = task.problem(), task.algorithm()
     found, dim = found_by(problem, algorithm), task.table.run.dim
-    values: Json = {"methods": list(found.methods), "reasons": found.reasons, "p": problem.p, "k": problem.k}
+    values: Json = {
+        "methods": list(found.methods),
+        "reasons": found.reasons,
+        "p": problem.p,
+        "k": problem.k,
+    }
     if dim is not None:
         values |= {"lr": algorithm.lr(dim), "batch": algorithm.batch_at(dim)}
     return values

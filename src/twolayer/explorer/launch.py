@@ -38,7 +38,9 @@ class Explorer:
         The address of the page.
     """
 
-    def __init__(self, server: uvicorn.Server, url: str, thread: threading.Thread | None = None) -> None:
+    def __init__(
+        self, server: uvicorn.Server, url: str, thread: threading.Thread | None = None
+    ) -> None:
         self._server, self.url, self._thread = server, url, thread
 
     def stop(self) -> None:
@@ -57,13 +59,20 @@ class Explorer:
         )
 
 
-def tables_of(problem: Problem, algorithm: SGD, start: Overlaps | str = "random", **run: object) -> Json:
+def tables_of(
+    problem: Problem, algorithm: SGD, start: Overlaps | str = "random", **run: object
+) -> Json:
     """The description as the tables of a task file, as the page takes it.
 
     Examples
     --------
     >>> from twolayer import SGD, Overlaps, Problem
-    >>> tables = tables_of(Problem("He2(z1)", "He2"), SGD(lr="0.1/d"), Overlaps([[1.0]], [[0.5]]), time=2.0)
+    >>> tables = tables_of(
+    ...     Problem("He2(z1)", "He2"),
+    ...     SGD(lr="0.1/d"),
+    ...     Overlaps([[1.0]], [[0.5]]),
+    ...     time=2.0,
+    ... )
     >>> tables["algorithm"]["lr"], tables["start"], tables["run"]
     ('0.1/d', {'Q': [[1.0]], 'M': [[0.5]]}, {'time': 2.0, 'dim': 1000})
     """
@@ -72,19 +81,29 @@ def tables_of(problem: Problem, algorithm: SGD, start: Overlaps | str = "random"
     from twolayer.task.overlaps import LAWS, Overlaps
 
     check_description(problem, algorithm)
-    described = {"problem": describe_problem(problem), "algorithm": algorithm.describe()}
+    described = {
+        "problem": describe_problem(problem),
+        "algorithm": algorithm.describe(),
+    }
     for name, table in described.items():
         for key, value in table.items():
             if isinstance(value, str) and "<function" in value:
-                raise InputError(f"Argument `{name}` must be text that a page can show, but `{key}` is a function.")
+                raise InputError(
+                    f"Argument `{name}` must be text that a page can show, but `{key}` is a function."
+                )
     tables: Json = {
-        name: {key: value for key, value in table.items() if value is not None} for name, table in described.items()
+        name: {key: value for key, value in table.items() if value is not None}
+        for name, table in described.items()
     }
     if isinstance(start, Overlaps):
         if start.batch:
             reject("start", start, "one start, not several")
         given = {name: getattr(start, name).tolist() for name in ("Q", "M")}
-        tables["start"] = given if start.blocks is None else {"blocks": {**given, "P": start.P.tolist()}}
+        tables["start"] = (
+            given
+            if start.blocks is None
+            else {"blocks": {**given, "P": start.P.tolist()}}
+        )
         tables["start"] |= {} if start.a is None else {"a": start.a.tolist()}
         run.setdefault("dim", start.dim or 1000)
     elif isinstance(start, str) and start in ("random", *LAWS):
@@ -98,7 +117,9 @@ def tables_of(problem: Problem, algorithm: SGD, start: Overlaps | str = "random"
     return tables
 
 
-def _server(task: Json | None, host: str, port: int) -> tuple[uvicorn.Server, socket.socket, str]:
+def _server(
+    task: Json | None, host: str, port: int
+) -> tuple[uvicorn.Server, socket.socket, str]:
     """A server bound to its port, not yet running, and the address of its page."""
     try:
         import uvicorn
@@ -131,7 +152,9 @@ def _server(task: Json | None, host: str, port: int) -> tuple[uvicorn.Server, so
     except (OSError, UnicodeError) as error:
         bound.close()
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"The server cannot listen at {host}, port {port}: {reason}; give another --port.") from None
+        raise InputError(
+            f"The server cannot listen at {host}, port {port}: {reason}; give another --port."
+        ) from None
     port = bound.getsockname()[1]
     local = host in LOOPBACK
     token = None if local else secrets.token_urlsafe(16)
@@ -140,11 +163,19 @@ def _server(task: Json | None, host: str, port: int) -> tuple[uvicorn.Server, so
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{port}/" + ("" if token is None else f"?token={token}")
     # a stream that is open does not keep the server alive
-    config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=0, ws="none", access_log=False)
+    config = uvicorn.Config(
+        app,
+        log_level="critical",
+        timeout_graceful_shutdown=0,
+        ws="none",
+        access_log=False,
+    )
     return Server(config), bound, url
 
 
-def serve(task: Json | None, host: str = "127.0.0.1", port: int = 0, browser: bool = True) -> None:
+def serve(
+    task: Json | None, host: str = "127.0.0.1", port: int = 0, browser: bool = True
+) -> None:
     """Serve the page until Ctrl-C; says where as soon as it answers."""
     server, bound, url = _server(task, host, port)
 

@@ -46,19 +46,29 @@ def check_size(task: TaskFile, limits: Limits = LIMITS) -> None:
     Examples
     --------
     >>> from twolayer.files.taskfile import task_from
-    >>> tables = {"problem": {"target": "z1", "activation": "relu", "width": 1000}, "algorithm": {"lr": 0.1}}
+    >>> tables = {
+    ...     "problem": {"target": "z1", "activation": "relu", "width": 1000},
+    ...     "algorithm": {"lr": 0.1},
+    ... }
     >>> check_size(task_from(tables, "page"))
     Traceback (most recent call last):
     twolayer.InputError: The page runs at most 64 neurons, but `problem.width` is 1000: use twolayer solve.
     """
     problem, run = task.table.problem, task.table.run
     if task.table.stages:
-        raise InputError("The page follows one algorithm, but the task has [[stages]]: use twolayer solve.")
+        raise InputError(
+            "The page follows one algorithm, but the task has [[stages]]: use twolayer solve."
+        )
     _most("neurons", "problem.width", problem.width, limits.width)
     _most("directions", "problem.directions", problem.directions, limits.directions)
     _most("dimensions", "run.dim", run.dim, limits.dim)
     _most("seeds", "run.seeds", run.seeds, limits.seeds)
-    for name, value in (("save", run.save), ("time", run.time), ("steps", run.steps), ("alpha", run.alpha)):
+    for name, value in (
+        ("save", run.save),
+        ("time", run.time),
+        ("steps", run.steps),
+        ("alpha", run.alpha),
+    ):
         if isinstance(value, list):
             _most("save points", f"run.{name}", len(value), limits.points)
     _most("save points", "run.save", run.save, limits.points)
@@ -70,12 +80,28 @@ def check_size(task: TaskFile, limits: Limits = LIMITS) -> None:
         for size in () if rows is None else (len(rows), *map(len, rows)):
             _most("rows and columns", name, size, limits.width)
     inputs = problem.inputs or {}
-    _most("eigenvalues of a power law", "problem.inputs.dim", inputs.get("dim"), limits.spectrum)
-    _most("blocks per factor of two", "problem.inputs.resolution", inputs.get("resolution"), 16)
+    _most(
+        "eigenvalues of a power law",
+        "problem.inputs.dim",
+        inputs.get("dim"),
+        limits.spectrum,
+    )
+    _most(
+        "blocks per factor of two",
+        "problem.inputs.resolution",
+        inputs.get("resolution"),
+        16,
+    )
     given = task.table.start.blocks
     for name, values in (
-        *((f"problem.inputs.{name}", inputs.get(name)) for name in ("variances", "fractions", "dims")),
-        *((f"start.blocks.{name}", getattr(given, name, None)) for name in ("Q", "M", "P")),
+        *(
+            (f"problem.inputs.{name}", inputs.get(name))
+            for name in ("variances", "fractions", "dims")
+        ),
+        *(
+            (f"start.blocks.{name}", getattr(given, name, None))
+            for name in ("Q", "M", "P")
+        ),
     ):
         if isinstance(values, list):
             _most("blocks", name, len(values), limits.blocks)
@@ -85,7 +111,9 @@ def check_size(task: TaskFile, limits: Limits = LIMITS) -> None:
 
 def _most(what: str, key: str, value: object, most: int) -> None:
     if isinstance(value, int) and not isinstance(value, bool) and value > most:
-        raise InputError(f"The page runs at most {most} {what}, but `{key}` is {value}: use twolayer solve.")
+        raise InputError(
+            f"The page runs at most {most} {what}, but `{key}` is {value}: use twolayer solve."
+        )
 
 
 def check_cost(seconds: float, memory: int, limits: Limits = LIMITS) -> None:
@@ -106,10 +134,14 @@ def check_cost(seconds: float, memory: int, limits: Limits = LIMITS) -> None:
         )
     if memory > limits.memory:
         size = f"{memory / 2**20:.3g} MiB"
-        raise InputError(f"The page keeps at most {limits.memory // 2**20} MiB, but this takes {size}: {advice}.")
+        raise InputError(
+            f"The page keeps at most {limits.memory // 2**20} MiB, but this takes {size}: {advice}."
+        )
 
 
 def check_family(values: Sequence[object], limits: Limits = LIMITS) -> None:
     """Refuse families of too many curves, or of none."""
     if not 1 <= len(values) <= limits.family:
-        raise InputError(f"A family has 1 to {limits.family} curves, but got {len(values)} values.")
+        raise InputError(
+            f"A family has 1 to {limits.family} curves, but got {len(values)} values."
+        )

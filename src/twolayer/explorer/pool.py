@@ -99,7 +99,9 @@ class Worker:
     def write(self, message: Json) -> None:
         """One line to the process."""
         assert self.process is not None and self.process.stdin is not None
-        with contextlib.suppress(OSError, RuntimeError):  # it has just ended: its reader tells
+        with contextlib.suppress(
+            OSError, RuntimeError
+        ):  # it has just ended: its reader tells
             self.process.stdin.write(json.dumps(message).encode() + b"\n")
 
     def kill(self) -> None:
@@ -126,7 +128,9 @@ class Pool:
     async def start(self) -> None:
         """Start the first process, which is ready some seconds later; the others follow it."""
         clear_stale(Path(tempfile.gettempdir()))
-        self._folder = self._stack.enter_context(passing(Path(tempfile.mkdtemp(prefix=f"twolayer-{mark()}-"))))
+        self._folder = self._stack.enter_context(
+            passing(Path(tempfile.mkdtemp(prefix=f"twolayer-{mark()}-")))
+        )
         await self._launch(self.workers[0])
 
     async def close(self) -> None:
@@ -136,14 +140,18 @@ class Pool:
             job.tell("error", {"error": "The server has been ended.", "status": 503})
         for worker in self.workers:
             worker.kill()
-        readers = [worker.reader for worker in self.workers if worker.reader is not None]
+        readers = [
+            worker.reader for worker in self.workers if worker.reader is not None
+        ]
         await asyncio.gather(*readers, return_exceptions=True)
         for task in self._later:
             task.cancel()
         self._stack.close()
 
     async def _launch(self, worker: Worker) -> None:
-        own = {"TMPDIR": str(self._folder)}  # a worker may be killed, and its files go with the folder
+        own = {
+            "TMPDIR": str(self._folder)
+        }  # a worker may be killed, and its files go with the folder
         worker.process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -191,7 +199,9 @@ class Pool:
             self._dispatch()
             return
         self.jobs.pop(job.number, None)
-        sentence = f"The worker ended unexpectedly (code {code}) and has been started again."
+        sentence = (
+            f"The worker ended unexpectedly (code {code}) and has been started again."
+        )
         job.tell("error", {"error": sentence, "status": 503})
 
     def _finished(self, job: Inquiry) -> None:
@@ -201,7 +211,9 @@ class Pool:
             worker.job = None
             self._dispatch()
 
-    def submit(self, kind: str, task: Json, options: Json, ahead: bool = False) -> Inquiry:
+    def submit(
+        self, kind: str, task: Json, options: Json, ahead: bool = False
+    ) -> Inquiry:
         """Queue a question; `Busy` when too many wait."""
         if len(self.waiting) >= self.limits.waiting:
             raise Busy
@@ -220,14 +232,25 @@ class Pool:
             self.waiting.remove(job)
             worker.job, job.worker = job, worker
             worker.known.add(job.key)
-            worker.write({"job": job.number, "kind": job.kind, "task": job.task, "options": job.options})
+            worker.write(
+                {
+                    "job": job.number,
+                    "kind": job.kind,
+                    "task": job.task,
+                    "options": job.options,
+                }
+            )
             seconds = self.limits.long if job.kind in LONG else self.limits.quick
             self._soon(self._expire(job, seconds))
 
     def _free(self, job: Inquiry) -> Worker | None:
         """The best free worker for a question: one that knows its equations, the first of all keeping quick ones."""
         lasting = job.kind in LONG or job.ahead
-        free = [w for w in self.workers if w.ready and w.job is None and not (lasting and w.number == 0)]
+        free = [
+            w
+            for w in self.workers
+            if w.ready and w.job is None and not (lasting and w.number == 0)
+        ]
         return min(free, key=lambda w: (job.key not in w.known, w.number), default=None)
 
     def _soon(self, work: Coroutine[object, object, None]) -> None:
@@ -262,7 +285,11 @@ class Pool:
         """End the process of a question that does not stop."""
         process = job.worker.process if job.worker is not None else None
         await asyncio.sleep(PATIENCE)
-        if job.worker is not None and job.worker.job is job and job.worker.process is process:
+        if (
+            job.worker is not None
+            and job.worker.job is job
+            and job.worker.process is process
+        ):
             job.worker.job = None
             self.jobs.pop(job.number, None)
             job.worker.kill()

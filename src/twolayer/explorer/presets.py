@@ -19,8 +19,29 @@ __all__ = ["catalogue", "classics", "shown_in"]
 
 TABLES = ("problem", "algorithm", "start", "run", "method")
 PUBLISHED = Path(__file__).parent.parent / "files" / "published"
-ACTIVATIONS = ("linear", "square", "erf", "relu", "tanh", "sigmoid", "softplus", "gelu", "He2", "He3", "He4")
-RULES = ("clip(0.25)", "normalised()", "polyak(1)", "two_step()", "private(0.5)", "adagrad_norm(1)", "sign()", "adam()")
+ACTIVATIONS = (
+    "linear",
+    "square",
+    "erf",
+    "relu",
+    "tanh",
+    "sigmoid",
+    "softplus",
+    "gelu",
+    "He2",
+    "He3",
+    "He4",
+)
+RULES = (
+    "clip(0.25)",
+    "normalised()",
+    "polyak(1)",
+    "two_step()",
+    "private(0.5)",
+    "adagrad_norm(1)",
+    "sign()",
+    "adam()",
+)
 LOSSES = ("squared", "correlation", "logistic", "hinge", "exponential", "huber(1)")
 SOURCES = {
     "escape": "Escaping mediocrity",
@@ -47,7 +68,10 @@ def classics() -> list[Json]:
     """
     text = (Path(__file__).parent / "presets.toml").read_text("utf-8")
     return [
-        {**{name: entry[name] for name in ("name", "title", "group", "figures")}, "task": _task(entry)}
+        {
+            **{name: entry[name] for name in ("name", "title", "group", "figures")},
+            "task": _task(entry),
+        }
         for entry in tomllib.loads(text)["preset"]
     ]
 
@@ -74,7 +98,12 @@ def _figures() -> list[Json]:
     """Every figure of the gallery with the preset that it opens."""
     homes = _homes()
     return [
-        {"name": name, "title": entry.title, "group": entry.group, "preset": homes[name]["name"]}
+        {
+            "name": name,
+            "title": entry.title,
+            "group": entry.group,
+            "preset": homes[name]["name"],
+        }
         for name, entry in gallery().items()
         if name in homes
     ]
@@ -86,8 +115,16 @@ def _published() -> list[Json]:
     for file in sorted(PUBLISHED.glob("*.toml")):
         for entry in tomllib.loads(file.read_text("utf-8"))["setup"]:
             run = entry.get("run", {})
-            if any(name in run for name in ("time", "steps", "alpha")) and "inf" not in repr(entry.get("method", {})):
-                found.append({"name": entry["name"], "title": entry["title"], "task": _task(entry)})
+            if any(
+                name in run for name in ("time", "steps", "alpha")
+            ) and "inf" not in repr(entry.get("method", {})):
+                found.append(
+                    {
+                        "name": entry["name"],
+                        "title": entry["title"],
+                        "task": _task(entry),
+                    }
+                )
     return found
 
 

@@ -30,7 +30,9 @@ def escape(task: TaskFile, options: Json, voice: Voice) -> Json:
 
     dim = task.table.run.dim
     if dim is None:
-        raise InputError("Escape times are those of a dimension, but `run.dim` is not given.")
+        raise InputError(
+            "Escape times are those of a dimension, but `run.dim` is not given."
+        )
     threshold = float(options.get("threshold") or 0.1)
     found = escape_time(task.problem(), task.algorithm(), dim, threshold, samples=4000)
     names = ("annealed", "quenched", "ode", "corrected")
@@ -51,13 +53,23 @@ def phases(task: TaskFile, options: Json, voice: Voice) -> Json:
     problem, algorithm = task.problem(), task.algorithm()
     geometry = algorithm.geometry if algorithm.geometry != "free" else "projected"
     diagram = phase_diagram(
-        problem.target, loss=algorithm.loss.name, geometry=geometry, activation=problem.activation, width=problem.width
+        problem.target,
+        loss=algorithm.loss.name,
+        geometry=geometry,
+        activation=problem.activation,
+        width=problem.width,
     )
     mu, delta = float(algorithm.batch.exponent), -float(algorithm.lr.exponent)
     lines = diagram.lines
-    top = max(diagram.ell - 1.0, 1.0, mu, *(line.start for line in lines.values())) + MARGIN
+    top = (
+        max(diagram.ell - 1.0, 1.0, mu, *(line.start for line in lines.values()))
+        + MARGIN
+    )
     heights = [line.delta(line.start) for line in lines.values()]
-    low, high = min(-MARGIN, delta, *heights) - MARGIN, max(1.0, delta, *heights) + MARGIN
+    low, high = (
+        min(-MARGIN, delta, *heights) - MARGIN,
+        max(1.0, delta, *heights) + MARGIN,
+    )
     mus, deltas = np.linspace(0.0, top, GRID), np.linspace(low, high, GRID)
     regimes: list[str] = []
     cells, thetas = [], []
@@ -107,7 +119,12 @@ def landscape(task: TaskFile, options: Json, voice: Voice) -> Json:
     algorithm = task.algorithm()
     found = population_loss(task.problem(), algorithm.loss)
     m = np.linspace(-1.0, 1.0, POINTS)
-    return {"m": m, "phi": found.phi(m), "flow": found.flow(m), "information": found.information}
+    return {
+        "m": m,
+        "phi": found.phi(m),
+        "flow": found.flow(m),
+        "information": found.information,
+    }
 
 
 @float64
@@ -125,4 +142,9 @@ def best(task: TaskFile, options: Json, voice: Voice) -> Json:
     alphas = end * (np.arange(1, 61) / 60) ** 2  # dense where the threshold is
     found = best_possible(problem.target, alphas, problem.noise, progress=voice)
     weak = thresholds(problem.target, problem.noise, progress=voice)
-    return {"alpha": found.alphas, "excess_risk": found.excess_risk, "threshold": weak.alpha, "hard": found.hard}
+    return {
+        "alpha": found.alphas,
+        "excess_risk": found.excess_risk,
+        "threshold": weak.alpha,
+        "hard": found.hard,
+    }

@@ -54,7 +54,10 @@ POLICY = (
     "connect-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'self' http://localhost:* http://127.0.0.1:*"
 )
-PLAYGROUND = POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'") + "; worker-src blob:"
+PLAYGROUND = (
+    POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
+    + "; worker-src blob:"
+)
 HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -102,21 +105,32 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in scope["headers"]
+        }
         refusal = self._refusal(scope, headers)
         if refusal is not None:
             status, sentence = refusal
-            await JSONResponse({"error": sentence}, status, HEADERS)(scope, receive, send)
+            await JSONResponse({"error": sentence}, status, HEADERS)(
+                scope, receive, send
+            )
             return
         await self.app(scope, receive, send)
 
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
         host, origin = headers.get("host", ""), headers.get("origin")
         if self.token is None and host not in self.hosts:
-            return 421, f"This server answers as {', '.join(sorted(self.hosts))}, but was asked as {short(host)}."
+            return (
+                421,
+                f"This server answers as {', '.join(sorted(self.hosts))}, but was asked as {short(host)}.",
+            )
         if origin is not None and urlsplit(origin).netloc != host:
             return 403, "The request comes from another page."
-        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") and scope["path"] != "/":
+        if (
+            headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+            and scope["path"] != "/"
+        ):
             return 403, "The request comes from another page."
         private = scope["path"] == "/" or scope["path"].startswith("/api/")
         if self.token is not None and private:
@@ -125,17 +139,28 @@ class Guard:
             if not secrets.compare_digest(given.encode(), self.token.encode()):
                 return 401, "The token of the address is missing or wrong."
         if scope["method"] == "POST":
-            if headers.get("content-type", "").split(";")[0].strip() != "application/json":
+            if (
+                headers.get("content-type", "").split(";")[0].strip()
+                != "application/json"
+            ):
                 return 415, "A question is JSON."
             length = headers.get("content-length", "")
             if not length.isdecimal():
                 return 411, "A question tells its length."
             if int(length) > LIMITS.body:
-                return 413, f"A question has at most {LIMITS.body} bytes, but this one has {length}."
+                return (
+                    413,
+                    f"A question has at most {LIMITS.body} bytes, but this one has {length}.",
+                )
         return None
 
 
-def create_app(pool: Pool, hosts: frozenset[str], token: str | None = None, task: Json | None = None) -> FastAPI:
+def create_app(
+    pool: Pool,
+    hosts: frozenset[str],
+    token: str | None = None,
+    task: Json | None = None,
+) -> FastAPI:
     """The application of a server, with the task that the page opens with."""
 
     @contextlib.asynccontextmanager
@@ -159,7 +184,12 @@ def create_app(pool: Pool, hosts: frozenset[str], token: str | None = None, task
     @app.post("/api/{kind}")
     async def ask(kind: str, request: Request) -> Response:
         if kind not in KINDS:
-            return _json({"error": f"There is no question {short(kind)}; known are {', '.join(KINDS)}."}, 404)
+            return _json(
+                {
+                    "error": f"There is no question {short(kind)}; known are {', '.join(KINDS)}."
+                },
+                404,
+            )
         try:
             question = _read(await request.body())
         except InputError as error:
@@ -170,14 +200,26 @@ def create_app(pool: Pool, hosts: frozenset[str], token: str | None = None, task
             return _refused({"error": str(error), "position": error.position})
         try:
             job = pool.submit(
-                kind, question.task, question.options.model_dump(exclude_none=True), question.options.ahead
+                kind,
+                question.task,
+                question.options.model_dump(exclude_none=True),
+                question.options.ahead,
             )
         except Busy:
-            sentence = f"{len(pool.waiting)} questions wait already: ask again in a moment."
-            return Response(json.dumps({"error": sentence}), 429, {**HEADERS, "retry-after": "1"}, "application/json")
+            sentence = (
+                f"{len(pool.waiting)} questions wait already: ask again in a moment."
+            )
+            return Response(
+                json.dumps({"error": sentence}),
+                429,
+                {**HEADERS, "retry-after": "1"},
+                "application/json",
+            )
         if kind in STREAMS:
             headers = {**HEADERS, "x-accel-buffering": "no"}
-            return StreamingResponse(_events(pool, job), media_type="text/event-stream", headers=headers)
+            return StreamingResponse(
+                _events(pool, job), media_type="text/event-stream", headers=headers
+            )
         return await _answer(pool, job, request)
 
     @app.delete("/api/jobs/{number}")
@@ -211,14 +253,18 @@ def _packed(name: str) -> bytes:
 
 
 def _file(name: str, request: Request) -> Response:
-    if name not in FILES:  # names of the folder, not paths: nothing else can be asked for
+    if (
+        name not in FILES
+    ):  # names of the folder, not paths: nothing else can be asked for
         return _json({"error": f"There is no file {short(name)}."}, 404)
     policy = PLAYGROUND if name.startswith("playground") else POLICY
     headers = {**HEADERS, "content-security-policy": policy, "vary": "accept-encoding"}
     media = TYPES.get(FILES[name].suffix, "application/octet-stream")
     # the pages are packed, once; answers are not: that would take longer than sending them to the same machine
     if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(_packed(name), 200, {**headers, "content-encoding": "gzip"}, media)
+        return Response(
+            _packed(name), 200, {**headers, "content-encoding": "gzip"}, media
+        )
     return Response(FILES[name].read_bytes(), 200, headers, media)
 
 
@@ -238,7 +284,9 @@ def _read(body: bytes) -> Question:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the question"
-        raise InputError(f"Key `{where}` of the question: {first['msg'].lower()}.") from None
+        raise InputError(
+            f"Key `{where}` of the question: {first['msg'].lower()}."
+        ) from None
     return question
 
 
@@ -249,7 +297,9 @@ def _check(kind: str, question: Question) -> None:
         check_family(question.options.values or [])
     for word in [question.options.method, *(question.options.methods or [])]:
         if word is not None and word.lower() != word:
-            raise InputError(f"Option `method` must be a word such as ode or chain, but got {short(word)}.")
+            raise InputError(
+                f"Option `method` must be a word such as ode or chain, but got {short(word)}."
+            )
 
 
 async def _answer(pool: Pool, job: Inquiry, request: Request) -> Response:
@@ -276,7 +326,10 @@ async def _answer(pool: Pool, job: Inquiry, request: Request) -> Response:
     if event == "error" and data["status"] in (422, 504):
         return _refused(data)
     if event == "error":
-        return _json({name: value for name, value in data.items() if name != "status"}, data["status"])
+        return _json(
+            {name: value for name, value in data.items() if name != "status"},
+            data["status"],
+        )
     return _json(data)
 
 

@@ -62,7 +62,13 @@ class Voice:
         now = wall.monotonic()
         if now >= self._next:
             self._next = now + SOON
-            self._send("progress", {"label": self._label, "share": plain(position / self._end if self._end else 1.0)})
+            self._send(
+                "progress",
+                {
+                    "label": self._label,
+                    "share": plain(position / self._end if self._end else 1.0),
+                },
+            )
 
     def finish(self) -> None:
         """The run is over."""
@@ -79,7 +85,9 @@ def plain(value: object) -> Any:
     if isinstance(value, dict):
         return {str(key): plain(x) for key, x in value.items()}
     if isinstance(value, np.ndarray | np.generic):
-        whole = value.dtype.kind == "f" and bool(np.isfinite(value).all())  # most are: no number need be looked at
+        whole = value.dtype.kind == "f" and bool(
+            np.isfinite(value).all()
+        )  # most are: no number need be looked at
         value = value.tolist()
         if whole:
             return value

@@ -47,20 +47,29 @@ LONG = ("run", "family", "netcdf")
 """Questions that may take minutes."""
 
 
-def answer(kind: str, document: Json, options: Json, voice: Voice) -> tuple[str, object]:
+def answer(
+    kind: str, document: Json, options: Json, voice: Voice
+) -> tuple[str, object]:
     """The last event of an answer: "done" with what is known, or "error" with a sentence.
 
     Examples
     --------
-    >>> tables = {"problem": {"target": "z1 +", "activation": "erf"}, "algorithm": {"lr": 0.1}}
+    >>> tables = {
+    ...     "problem": {"target": "z1 +", "activation": "erf"},
+    ...     "algorithm": {"lr": 0.1},
+    ... }
     >>> event, data = answer("formula", tables, {}, Voice(lambda event, data: None))
     >>> event, data["target"]["position"], data["activation"]["name"]
     ('done', 4, 'erf')
     """
-    from numpy.linalg import LinAlgError  # here: the server asks this file for KINDS alone
+    from numpy.linalg import (
+        LinAlgError,
+    )  # here: the server asks this file for KINDS alone
 
     try:
-        function = getattr(importlib.import_module(f"twolayer.explorer.{KINDS[kind]}"), kind)
+        function = getattr(
+            importlib.import_module(f"twolayer.explorer.{KINDS[kind]}"), kind
+        )
         return "done", function(task_from(document, "the task"), options, voice)
     except InputError as error:
         return "error", {"error": str(error), "position": error.position, "status": 422}
@@ -72,7 +81,10 @@ def answer(kind: str, document: Json, options: Json, voice: Voice) -> tuple[str,
             "status": 422,
         }
     except (ArithmeticError, LinAlgError) as error:
-        return "error", {"error": f"The numbers of this task cannot be computed: {error}.", "status": 422}
+        return "error", {
+            "error": f"The numbers of this task cannot be computed: {error}.",
+            "status": 422,
+        }
 
 
 def _private_output() -> TextIO:
@@ -90,7 +102,13 @@ def _prepare() -> None:
     jax.numpy.zeros(1).block_until_ready()
     for name in ("describing", "solving", "reading"):
         importlib.import_module(f"twolayer.explorer.{name}")
-    for name in ("running.compare", "methods.ode", "methods.chain", "functions.exponents", "files.papers"):
+    for name in (
+        "running.compare",
+        "methods.ode",
+        "methods.chain",
+        "functions.exponents",
+        "files.papers",
+    ):
         importlib.import_module(f"twolayer.{name}")
 
 
@@ -123,7 +141,9 @@ def main() -> None:
         voice = Voice(lambda event, data, job=job: send(job, event, data))  # type: ignore[misc]
         current.update(job=job, voice=voice)
         try:
-            event, data = answer(message["kind"], message["task"], message["options"], voice)
+            event, data = answer(
+                message["kind"], message["task"], message["options"], voice
+            )
             voice.send(event, data)
         except (Cancelled, Interrupted):
             send(job, "error", {"error": "The question was withdrawn.", "status": 499})

@@ -21,7 +21,9 @@ def parts_of(line: str) -> dict[str, str]:
 
     Examples
     --------
-    >>> parts_of("D. Saad and S. A. Solla, On-line learning, Phys. Rev. E 52, 4225 (1995).")["author"]
+    >>> parts_of(
+    ...     "D. Saad and S. A. Solla, On-line learning, Phys. Rev. E 52, 4225 (1995)."
+    ... )["author"]
     'D. Saad and S. A. Solla'
     """
     found = AUTHORS.match(line.removesuffix("."))
@@ -33,7 +35,10 @@ def parts_of(line: str) -> dict[str, str]:
         raise ValueError(f"no venue in {line!r}")
     title, place = pieces
     parts = {"author": re.sub(r", (?=[A-Z]\.)", " and ", people), "title": title}
-    number, year = re.search(r"arXiv:([\d.]+\d)", place), re.search(r"\((\d{4})\)", place)
+    number, year = (
+        re.search(r"arXiv:([\d.]+\d)", place),
+        re.search(r"\((\d{4})\)", place),
+    )
     venue = re.sub(r",? ?arXiv:[\d.]+\d", "", place)
     venue = re.sub(r" ?\(\d{4}\)", "", venue).strip(" ,")
     if venue:
@@ -50,7 +55,12 @@ def entry_of(key: str, line: str) -> str:
 
     Examples
     --------
-    >>> print(entry_of("saad1995", "D. Saad and S. A. Solla, On-line learning, Phys. Rev. E 52, 4225 (1995)."))
+    >>> print(
+    ...     entry_of(
+    ...         "saad1995",
+    ...         "D. Saad and S. A. Solla, On-line learning, Phys. Rev. E 52, 4225 (1995).",
+    ...     )
+    ... )
     @article{saad1995,
       author = {Saad, D. and Solla, S. A.},
       title = {{On-line learning}},
@@ -62,8 +72,19 @@ def entry_of(key: str, line: str) -> str:
     venue = parts.get("venue", "")
     thesis = venue.startswith("PhD thesis")
     meeting = re.match(r"(?:NeurIPS|ICML|COLT|AISTATS|ICLR|ALT|in )", venue) is not None
-    kind = "phdthesis" if thesis else "inproceedings" if meeting else "article" if venue else "misc"
-    people = (re.sub(rf"^({INITIALS}) (.+)$", r"\2, \1", name) for name in parts["author"].split(" and "))
+    kind = (
+        "phdthesis"
+        if thesis
+        else "inproceedings"
+        if meeting
+        else "article"
+        if venue
+        else "misc"
+    )
+    people = (
+        re.sub(rf"^({INITIALS}) (.+)$", r"\2, \1", name)
+        for name in parts["author"].split(" and ")
+    )
     fields = {"author": " and ".join(people), "title": f"{{{parts['title']}}}"}
     if thesis:
         fields["school"] = venue.removeprefix("PhD thesis, ")
@@ -73,5 +94,7 @@ def entry_of(key: str, line: str) -> str:
         fields["year"] = parts["year"]
     if "eprint" in parts:
         fields |= {"eprint": parts["eprint"], "archiveprefix": "arXiv"}
-    rows = "".join(f"  {name} = {{{text.translate(TEX)}}},\n" for name, text in fields.items())
+    rows = "".join(
+        f"  {name} = {{{text.translate(TEX)}}},\n" for name, text in fields.items()
+    )
     return f"@{kind}{{{key},\n{rows}}}"

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["Listed", "gallery", "papers_of", "zoo_titles"]
 
 PACKAGE = Path(__file__).parent.parent
-RECORDS = (PACKAGE / "gallery" / "records.json", PACKAGE.parents[1] / "docs" / "gallery.json")
+RECORDS = (
+    PACKAGE / "gallery" / "records.json",
+    PACKAGE.parents[1] / "docs" / "gallery.json",
+)
 WORDS = ("fixed", "group", "papers")  # of a figure, beside its settings
 
 
@@ -53,19 +56,41 @@ def gallery() -> dict[str, Listed]:
     for file in sorted(folder.glob("*.py")):
         for call in _decorators(file):
             name, title = (str(ast.literal_eval(argument)) for argument in call.args)
-            given = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg in WORDS}
+            given = {
+                k.arg: ast.literal_eval(k.value)
+                for k in call.keywords
+                if k.arg in WORDS
+            }
             group = given.get("group", groups[0])
             entries = records.get(name, {})
-            took = {version: _duration(entry["cost"]) for version, entry in entries.items()}
-            full, quick = (entries.get(version, {}).get("settings", {}) for version in ("full", "quick"))
+            took = {
+                version: _duration(entry["cost"]) for version, entry in entries.items()
+            }
+            full, quick = (
+                entries.get(version, {}).get("settings", {})
+                for version in ("full", "quick")
+            )
             rest = given.get("fixed", {}), given.get("papers", papers[group])
-            found[name] = Listed(title, group, took.get("quick", "?"), took.get("full", "?"), full, quick, *rest)
-    return dict(sorted(found.items(), key=lambda item: (groups.index(item[1].group), item[0])))
+            found[name] = Listed(
+                title,
+                group,
+                took.get("quick", "?"),
+                took.get("full", "?"),
+                full,
+                quick,
+                *rest,
+            )
+    return dict(
+        sorted(found.items(), key=lambda item: (groups.index(item[1].group), item[0]))
+    )
 
 
 def _read(*places: Path) -> Json:
     """The first of these JSON files that is there."""
-    return next((dict(json.loads(p.read_text(encoding="utf-8"))) for p in places if p.exists()), {})
+    return next(
+        (dict(json.loads(p.read_text(encoding="utf-8"))) for p in places if p.exists()),
+        {},
+    )
 
 
 def _duration(cost: str) -> str:
@@ -73,26 +98,47 @@ def _duration(cost: str) -> str:
 
     Examples
     --------
-    >>> _duration("13 s on 2 cores"), _duration("690 s on 2 cores"), _duration("138 s GPU")
+    >>> (
+    ...     _duration("13 s on 2 cores"),
+    ...     _duration("690 s on 2 cores"),
+    ...     _duration("138 s GPU"),
+    ... )
     ('13 s', '12 min', '2.3 min GPU')
     """
     number, unit = cost.split()[:2]
     seconds = float(number)
-    short = f"{seconds / 60:.2g} min" if unit == "s" and seconds > 99 else f"{number} {unit}"
+    short = (
+        f"{seconds / 60:.2g} min"
+        if unit == "s" and seconds > 99
+        else f"{number} {unit}"
+    )
     return short + (" GPU" if cost.endswith("GPU") else "")
 
 
 def _decorators(file: Path) -> list[ast.Call]:
     """The calls of ``figure`` that decorate the functions of a file."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    calls = [node for f in tree.body if isinstance(f, ast.FunctionDef) for node in f.decorator_list]
-    return [c for c in calls if isinstance(c, ast.Call) and isinstance(c.func, ast.Name) and c.func.id == "figure"]
+    calls = [
+        node
+        for f in tree.body
+        if isinstance(f, ast.FunctionDef)
+        for node in f.decorator_list
+    ]
+    return [
+        c
+        for c in calls
+        if isinstance(c, ast.Call)
+        and isinstance(c.func, ast.Name)
+        and c.func.id == "figure"
+    ]
 
 
 def _constant(file: Path, name: str) -> Any:
     """The value of a name that a file assigns at its top."""
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
+        if isinstance(node, ast.Assign) and any(
+            isinstance(t, ast.Name) and t.id == name for t in node.targets
+        ):
             return ast.literal_eval(node.value)
     raise LookupError(f"{file.name} does not assign {name}")
 
@@ -105,7 +151,10 @@ def zoo_titles() -> dict[str, str]:
     >>> "saad1995-plateau" in zoo_titles()
     True
     """
-    pages = (tomllib.loads(f.read_text("utf-8")) for f in sorted((PACKAGE / "files" / "published").glob("*.toml")))
+    pages = (
+        tomllib.loads(f.read_text("utf-8"))
+        for f in sorted((PACKAGE / "files" / "published").glob("*.toml"))
+    )
     return {setup["name"]: setup["title"] for page in pages for setup in page["setup"]}
 
 
@@ -122,6 +171,10 @@ def papers_of(method: str) -> tuple[str, ...] | None:
             if not isinstance(cls, ast.ClassDef) or cls.name.lower() != method.lower():
                 continue
             for node in cls.body:
-                if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "papers" and node.value:
+                if (
+                    isinstance(node, ast.AnnAssign)
+                    and getattr(node.target, "id", "") == "papers"
+                    and node.value
+                ):
                     return tuple(map(str, ast.literal_eval(node.value)))
     return None

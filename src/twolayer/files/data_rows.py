@@ -37,21 +37,34 @@ def read_rows(path: str | Path) -> tuple[np.ndarray, ...]:
     """
     source = Path(path)
     if source.suffix not in (".npz", ".csv"):
-        raise InputError(f"A file of rows must end in .npz or .csv, but got {short(str(path))}.")
+        raise InputError(
+            f"A file of rows must end in .npz or .csv, but got {short(str(path))}."
+        )
     try:
         return _arrays(source) if source.suffix == ".npz" else _table(source)
     except FileNotFoundError:
-        raise InputError(f"A file of rows must exist, but there is no {short(str(path))}.") from None
+        raise InputError(
+            f"A file of rows must exist, but there is no {short(str(path))}."
+        ) from None
     except InputError:
         raise
-    except (OSError, ValueError, EOFError, BadZipFile) as error:  # pickled objects are not read
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        BadZipFile,
+    ) as error:  # pickled objects are not read
         why = str(error).split("\n")[0].rstrip(".")
-        raise InputError(f"A file of rows must hold numbers, but {short(str(path))} does not: {why}.") from None
+        raise InputError(
+            f"A file of rows must hold numbers, but {short(str(path))} does not: {why}."
+        ) from None
 
 
 def _arrays(source: Path) -> tuple[np.ndarray, ...]:
     if source.exists() and not is_zipfile(source):
-        raise InputError(f"A file of rows must be what numpy.savez writes, but {source.name} is not.")
+        raise InputError(
+            f"A file of rows must be what numpy.savez writes, but {source.name} is not."
+        )
     with source.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
         missing = [name for name in ("X", "y") if name not in file.files]
         if missing:
@@ -65,8 +78,16 @@ def _arrays(source: Path) -> tuple[np.ndarray, ...]:
 def _table(source: Path) -> tuple[np.ndarray, ...]:
     with source.open(encoding="utf-8") as file:
         first = file.readline()
-    with warnings.catch_warnings(action="ignore"):  # of an empty file, which has no column
-        table = np.loadtxt(source, delimiter=",", skiprows=0 if _numbers(first) else 1, ndmin=2, encoding="utf-8")
+    with warnings.catch_warnings(
+        action="ignore"
+    ):  # of an empty file, which has no column
+        table = np.loadtxt(
+            source,
+            delimiter=",",
+            skiprows=0 if _numbers(first) else 1,
+            ndmin=2,
+            encoding="utf-8",
+        )
     if table.shape[1] < 2:
         raise InputError(
             f"Lines of {source.name} must be x_1, …, x_d, y, but have {table.shape[1] if table.size else 0} of them."

@@ -29,8 +29,12 @@ def fields_are_right() -> bool:
     W, z = rng.normal(size=(3, 3)), rng.normal(size=(40_000, 3))
     for dtype, tolerance in ((jnp.float64, 1e-12), (jnp.float32, 1e-4)):
         weights = jnp.asarray(W, dtype)
-        ours = jax.jit(jax.vmap(lambda x, weights=weights: ((weights @ x) ** 2).sum()))(jnp.asarray(z, dtype))
-        if not np.allclose(np.asarray(ours), ((z @ W.T) ** 2).sum(1), rtol=tolerance, atol=tolerance):
+        ours = jax.jit(jax.vmap(lambda x, weights=weights: ((weights @ x) ** 2).sum()))(
+            jnp.asarray(z, dtype)
+        )
+        if not np.allclose(
+            np.asarray(ours), ((z @ W.T) ** 2).sum(1), rtol=tolerance, atol=tolerance
+        ):
             return False
     return True
 
@@ -47,5 +51,7 @@ def about() -> Json:
     return {
         **versions(),
         "device": f"{device.platform} ({device.device_kind})",
-        "fields": "right" if fields_are_right() else "WRONG: do not use this version of jax",
+        "fields": "right"
+        if fields_are_right()
+        else "WRONG: do not use this version of jax",
     }

@@ -189,14 +189,18 @@ def written(keys: Iterable[str], style: str = "text") -> str:
     chosen = list(dict.fromkeys(keys))
     if style == "text":
         return "\n".join([*(PAPERS.get(key, key) for key in chosen), package()])
-    return "\n\n".join([*(entry_of(key, PAPERS.get(key, key)) for key in chosen), _software()])
+    return "\n\n".join(
+        [*(entry_of(key, PAPERS.get(key, key)) for key in chosen), _software()]
+    )
 
 
 def _keys(attrs: Mapping[Hashable, Any]) -> list[str]:
     """The papers that a result names."""
     with reading("Argument `results`"):
         found = json.loads(attrs.get("papers", "[]"))
-        if not isinstance(found, list) or not all(isinstance(key, str) for key in found):
+        if not isinstance(found, list) or not all(
+            isinstance(key, str) for key in found
+        ):
             raise TypeError("papers")
     return found
 
@@ -204,5 +208,13 @@ def _keys(attrs: Mapping[Hashable, Any]) -> list[str]:
 def _software() -> str:
     from twolayer import __version__
 
-    rows = {"author": "{The twolayer developers}", "title": f"{{{TITLE}}}", "version": __version__}
-    return "@software{twolayer,\n" + "".join(f"  {name} = {{{text}}},\n" for name, text in rows.items()) + "}"
+    rows = {
+        "author": "{The twolayer developers}",
+        "title": f"{{{TITLE}}}",
+        "version": __version__,
+    }
+    return (
+        "@software{twolayer,\n"
+        + "".join(f"  {name} = {{{text}}},\n" for name, text in rows.items())
+        + "}"
+    )

@@ -21,7 +21,9 @@ DEPTH, OBJECTS = 2, 10_000  # groups within groups, and parts of a file in all
 FILTERS = {1, 2, 3}  # deflate, shuffle, checksums: those that HDF5 itself brings
 
 
-def save(result: xr.Dataset | xr.DataTree | Comparison, path: str | os.PathLike[str]) -> Path:
+def save(
+    result: xr.Dataset | xr.DataTree | Comparison, path: str | os.PathLike[str]
+) -> Path:
     """Write a result as netCDF, all or nothing.
 
     Parameters
@@ -36,12 +38,16 @@ def save(result: xr.Dataset | xr.DataTree | Comparison, path: str | os.PathLike[
     >>> import tempfile
     >>> import twolayer as tl
     >>> problem, start = tl.Problem("z1", "linear"), tl.Overlaps([[1.0]], [[0.0]])
-    >>> result = tl.solve(problem, tl.SGD(lr="0.5/d"), tl.Chain(20), start, steps=4, save=4)
+    >>> result = tl.solve(
+    ...     problem, tl.SGD(lr="0.5/d"), tl.Chain(20), start, steps=4, save=4
+    ... )
     >>> save(result, f"{tempfile.mkdtemp()}/run.nc").name
     'run.nc'
     """
     if path_of("path", path).suffix != ".nc":
-        raise InputError(f"Argument `path` must end in .nc, but got {short(str(path), 200)}.")
+        raise InputError(
+            f"Argument `path` must end in .nc, but got {short(str(path), 200)}."
+        )
     data = result.tree if isinstance(result, Comparison) else result
     if not isinstance(data, xr.Dataset | xr.DataTree):
         reject("result", result, "a Dataset from solve or a Comparison")
@@ -61,7 +67,9 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset | Comparison:
     >>> import tempfile
     >>> import twolayer as tl
     >>> problem, start = tl.Problem("z1", "linear"), tl.Overlaps([[1.0]], [[0.0]])
-    >>> result = tl.solve(problem, tl.SGD(lr="0.5/d"), tl.Chain(20), start, steps=4, save=4)
+    >>> result = tl.solve(
+    ...     problem, tl.SGD(lr="0.5/d"), tl.Chain(20), start, steps=4, save=4
+    ... )
     >>> load(save(result, f"{tempfile.mkdtemp()}/run.nc")).identical(result)
     True
     """
@@ -69,11 +77,15 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset | Comparison:
     if source.suffix == ".zarr":
         return load_sweep(source)
     if not source.is_file():
-        raise InputError(f"Argument `path` must be an existing file, but {short(str(path), 200)} is none.")
+        raise InputError(
+            f"Argument `path` must be an existing file, but {short(str(path), 200)} is none."
+        )
     what = f"The file {short(str(path), 200)}"
     with reading(what):
         _check_contents(source, what)
-        with xr.open_datatree(source, engine="h5netcdf", decode_timedelta=False) as tree:
+        with xr.open_datatree(
+            source, engine="h5netcdf", decode_timedelta=False
+        ) as tree:
             tree.load()
         check_format(what, tree.attrs.get("schema"), SCHEMA)
         for node in tree.children.values() if tree.children else [tree]:
@@ -96,7 +108,11 @@ def _check_contents(path: Path, what: str) -> None:
             for name in group:
                 count += 1
                 link = group.get(name, getlink=True)
-                if depth > DEPTH or count > OBJECTS or not isinstance(link, h5py.HardLink):
+                if (
+                    depth > DEPTH
+                    or count > OBJECTS
+                    or not isinstance(link, h5py.HardLink)
+                ):
                     raise ValueError(f"its part {name!r} leads elsewhere")
                 item = group[name]
                 if isinstance(item, h5py.Group):
@@ -106,5 +122,7 @@ def _check_contents(path: Path, what: str) -> None:
                 filters = {plist.get_filter(i)[0] for i in range(plist.get_nfilters())}
                 if item.is_virtual or item.external or not filters <= FILTERS:
                     raise ValueError(f"its part {name!r} is stored elsewhere")
-                total += item.size * item.dtype.itemsize if item.shape is not None else 0
+                total += (
+                    item.size * item.dtype.itemsize if item.shape is not None else 0
+                )
     check_size(what, total, path.stat().st_size)

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 __all__ = ["TaskFile", "assign", "read_task", "task_from"]
 
 
-Integer = Annotated[int, BeforeValidator(lambda x: int(x) if isinstance(x, float) and x.is_integer() else x)]
+Integer = Annotated[
+    int,
+    BeforeValidator(lambda x: int(x) if isinstance(x, float) and x.is_integer() else x),
+]
 """An integer, which may be written as 1e4."""
 
 ENDS = ("time", "steps", "alpha")
@@ -160,11 +163,17 @@ class TaskTable(Table):
     sweep: Json = Field(default_factory=dict)
 
 
-TABLES: dict[str, type[Table]] = {"until": UntilTable, "stages": StageTable, "blocks": BlocksTable}
+TABLES: dict[str, type[Table]] = {
+    "until": UntilTable,
+    "stages": StageTable,
+    "blocks": BlocksTable,
+}
 """Tables that are optional or stand in lists."""
 
 
-def _one_sentence(error: ValidationError, source: str, model: type[Table], inside: str = "") -> InputError:
+def _one_sentence(
+    error: ValidationError, source: str, model: type[Table], inside: str = ""
+) -> InputError:
     """The first problem that pydantic found, as one sentence; ``inside`` is where the model stands in the file."""
     errors = error.errors()
     first = errors[0]
@@ -182,19 +191,31 @@ def _one_sentence(error: ValidationError, source: str, model: type[Table], insid
         )
     key, before = _key(first["loc"]), f"{inside}." if inside else ""
     if first["type"] == "missing":
-        return InputError(f"{source}: the key `{before}{key}` is missing; 'twolayer help tasks' shows a task file.")
+        return InputError(
+            f"{source}: the key `{before}{key}` is missing; 'twolayer help tasks' shows a task file."
+        )
     # a key of several types fails once for each of them; if one fails inside a list, that is the one that was meant
     within = [e for e in errors if _key(e["loc"]).startswith(f"{key}[")]
     same = within[:1] or [e for e in errors if _key(e["loc"]) == key]
-    accepted = " or ".join(dict.fromkeys(WORDS.get(e["type"], e["msg"].lower()) for e in same))
+    accepted = " or ".join(
+        dict.fromkeys(WORDS.get(e["type"], e["msg"].lower()) for e in same)
+    )
     where = before + _key(same[0]["loc"])
-    return InputError(f"{source}: `{where}` must be {accepted}, but got {short(same[0]['input'])}.")
+    return InputError(
+        f"{source}: `{where}` must be {accepted}, but got {short(same[0]['input'])}."
+    )
 
 
 def _key(location: tuple[int | str, ...]) -> str:
     """The key at a place in the file, such as problem.gram[0]; unions add the name of a type, left out here."""
-    names = [p for p in location if isinstance(p, int) or not (p in ("str", "int", "float") or "[" in p)]
-    return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in names).removeprefix(".")
+    names = [
+        p
+        for p in location
+        if isinstance(p, int) or not (p in ("str", "int", "float") or "[" in p)
+    ]
+    return "".join(
+        f"[{p}]" if isinstance(p, int) else f".{p}" for p in names
+    ).removeprefix(".")
 
 
 def _parse(text: str) -> Json:
@@ -210,7 +231,9 @@ def assign(document: Json, assignment: str) -> None:
     key, equals, text = assignment.partition("=")
     parts = [p.strip() for p in key.strip().split(".")]
     if not equals or not all(parts):
-        raise InputError(f"--set takes key=value such as algorithm.lr=0.1/d, but got {short(assignment)}.")
+        raise InputError(
+            f"--set takes key=value such as algorithm.lr=0.1/d, but got {short(assignment)}."
+        )
     value: Any = text.strip()
     with contextlib.suppress(ValueError):
         parsed = _parse(f"value = {value}")
@@ -220,9 +243,13 @@ def assign(document: Json, assignment: str) -> None:
     for part in parts[:-1]:
         found = table.setdefault(part, {})
         if isinstance(found, list):
-            raise InputError(f"--set {short(assignment)}: `{part}` is a list; give it whole, or change the file.")
+            raise InputError(
+                f"--set {short(assignment)}: `{part}` is a list; give it whole, or change the file."
+            )
         if not isinstance(found, dict):
-            raise InputError(f"--set {short(assignment)}: `{part}` is a value, not a table.")
+            raise InputError(
+                f"--set {short(assignment)}: `{part}` is a value, not a table."
+            )
         table = found
     table[parts[-1]] = value
 
@@ -256,24 +283,46 @@ class TaskFile:
         found = []
         for number, stage in enumerate(self.table.stages):
             if sum(getattr(stage, name) is not None for name in ENDS) != 1:
-                raise InputError(f"{self.name}: stages[{number}] needs one of `time`, `steps` and `alpha`.")
+                raise InputError(
+                    f"{self.name}: stages[{number}] needs one of `time`, `steps` and `alpha`."
+                )
             algorithm = self._changed(
-                AlgorithmTable, self.table.algorithm, stage.algorithm, f"stages[{number}].algorithm"
+                AlgorithmTable,
+                self.table.algorithm,
+                stage.algorithm,
+                f"stages[{number}].algorithm",
             )
             problem = None
             if stage.problem:
-                whole = self._changed(ProblemTable, self.table.problem, stage.problem, f"stages[{number}].problem")
+                whole = self._changed(
+                    ProblemTable,
+                    self.table.problem,
+                    stage.problem,
+                    f"stages[{number}].problem",
+                )
                 problem = Problem(**whole.model_dump())
             until = None if stage.until is None else Until(**stage.until.model_dump())
             found.append(
-                Stage(SGD(**algorithm.model_dump()), stage.steps, stage.time, until, stage.save, problem, stage.alpha)
+                Stage(
+                    SGD(**algorithm.model_dump()),
+                    stage.steps,
+                    stage.time,
+                    until,
+                    stage.save,
+                    problem,
+                    stage.alpha,
+                )
             )
         return found
 
-    def _changed(self, model: type[Table], table: Table, changes: Json, place: str) -> Table:
+    def _changed(
+        self, model: type[Table], table: Table, changes: Json, place: str
+    ) -> Table:
         """A table with the changes of a stage."""
         try:
-            return model.model_validate({**table.model_dump(exclude_unset=True), **changes})
+            return model.model_validate(
+                {**table.model_dump(exclude_unset=True), **changes}
+            )
         except ValidationError as error:
             raise _one_sentence(error, self.name, model, place) from None
 
@@ -285,7 +334,9 @@ class TaskFile:
         if start.blocks is not None:
             for name in ("Q", "M", "random", "seed"):
                 if name in start.model_fields_set:
-                    raise InputError(f"{self.name}: [start] takes either `blocks` or `{name}`, but has both.")
+                    raise InputError(
+                        f"{self.name}: [start] takes either `blocks` or `{name}`, but has both."
+                    )
             return Overlaps.in_blocks(**start.blocks.model_dump(), a=start.a, dim=dim)
         if start.Q is None and start.M is None:
             if start.a is not None:
@@ -293,13 +344,17 @@ class TaskFile:
                     f"{self.name}: [start] takes `a` with Q and M only; a random start has `problem.second_layer`."
                 )
             if dim is None:
-                raise InputError(f"{self.name}: `run.dim` is missing; a random start needs a dimension.")
+                raise InputError(
+                    f"{self.name}: `run.dim` is missing; a random start needs a dimension."
+                )
             return Overlaps.random(problem, dim, start.seed, law=start.random)
         if start.Q is None or start.M is None:
             raise InputError(f"{self.name}: [start] needs both Q and M, or neither.")
         for name in ("random", "seed"):
             if name in start.model_fields_set:
-                raise InputError(f"{self.name}: [start] takes either Q and M or a random start, but has `{name}` too.")
+                raise InputError(
+                    f"{self.name}: [start] takes either Q and M or a random start, but has `{name}` too."
+                )
         if len(start.M) != problem.p or {len(row) for row in start.M} != {problem.k}:
             raise InputError(
                 f"{self.name}: `start.M` must have a row for each of the {problem.p} neurons and a column for each of "
@@ -307,16 +362,25 @@ class TaskFile:
             )
         return Overlaps(start.Q, start.M, problem.P, start.a, dim)
 
-    def methods(self, names: list[str] | tuple[str, ...] | None = None, dim: int | None = None) -> list[Method]:
+    def methods(
+        self, names: list[str] | tuple[str, ...] | None = None, dim: int | None = None
+    ) -> list[Method]:
         """The methods named (or else those of the file, which may be none), with the knobs of the file."""
         from twolayer.running.solve import method_by_name
 
         run = self.table.run
         if run.methods == []:
-            raise InputError(f"{self.name}: `run.methods` must name at least one method, but is empty.")
+            raise InputError(
+                f"{self.name}: `run.methods` must name at least one method, but is empty."
+            )
         knobs = {word.lower(): table for word, table in self.table.method.items()}
-        for word in [*knobs, *(run.methods or [])]:  # what is not used now is checked all the same
-            method_by_name(word, 1 if run.dim is None else run.dim, knobs.get(word.lower(), {}))
+        for word in [
+            *knobs,
+            *(run.methods or []),
+        ]:  # what is not used now is checked all the same
+            method_by_name(
+                word, 1 if run.dim is None else run.dim, knobs.get(word.lower(), {})
+            )
         words = names if names is not None else run.methods or []
         dim = run.dim if dim is None else dim
         return [method_by_name(w, dim, knobs.get(w.lower(), {})) for w in words]
@@ -335,11 +399,15 @@ class TaskFile:
             found: Json = {}
             for key, value in table.items():
                 whole = f"{name}.{key}" if name else key
-                found |= flat(value, whole) if isinstance(value, dict) else {whole: value}
+                found |= (
+                    flat(value, whole) if isinstance(value, dict) else {whole: value}
+                )
             return found
 
         if not self.table.sweep:
-            raise InputError(f'{self.name}: a table [sweep] is missing, such as "algorithm.lr" = ["0.05/d", "0.1/d"].')
+            raise InputError(
+                f'{self.name}: a table [sweep] is missing, such as "algorithm.lr" = ["0.05/d", "0.1/d"].'
+            )
         return flat(self.table.sweep)
 
     def sweep_arguments(self, names: list[str] | None = None) -> Options:
@@ -348,13 +416,27 @@ class TaskFile:
         from twolayer.task.overlaps import Overlaps
 
         if self.table.stages:
-            raise InputError(f"{self.name}: a sweep follows one algorithm, but the file has [[stages]].")
-        over, run, problem, algorithm = self.swept(), self.table.run, self.problem(), self.algorithm()
+            raise InputError(
+                f"{self.name}: a sweep follows one algorithm, but the file has [[stages]]."
+            )
+        over, run, problem, algorithm = (
+            self.swept(),
+            self.table.run,
+            self.problem(),
+            self.algorithm(),
+        )
         swept = any(f"run.{name}" in over for name in ENDS)
         ends = {} if swept else {name: getattr(run, name) for name in ENDS}
-        dims = [v for key in ("run.dim", "method.dim") for v in over.get(key, ()) if isinstance(v, int)]
+        dims = [
+            v
+            for key in ("run.dim", "method.dim")
+            for v in over.get(key, ())
+            if isinstance(v, int)
+        ]
         dim = run.dim or (dims[0] if dims else None)
-        methods = self.methods(names, dim) or self.methods(support(problem, algorithm).methods[:1], dim)
+        methods = self.methods(names, dim) or self.methods(
+            support(problem, algorithm).methods[:1], dim
+        )
         start: str | Overlaps = self.table.start.random
         given = self.table.start
         if given.Q is not None or given.M is not None or given.blocks is not None:
@@ -380,11 +462,16 @@ class TaskFile:
         if self.table.stages:
             for name in (*ENDS, "until", "save"):
                 if name in run.model_fields_set:
-                    raise InputError(f"{self.name}: [run] takes no `{name}` with [[stages]], which have their own.")
+                    raise InputError(
+                        f"{self.name}: [run] takes no `{name}` with [[stages]], which have their own."
+                    )
             return {"seeds": run.seeds, "seed": run.seed}
         if all(getattr(run, name) is None for name in ENDS):
             raise InputError(f"{self.name}: [run] needs `time`, `steps` or `alpha`.")
-        optional = {**{name: getattr(run, name) for name in ENDS}, "until": self.until()}
+        optional = {
+            **{name: getattr(run, name) for name in ENDS},
+            "until": self.until(),
+        }
         given = {name: value for name, value in optional.items() if value is not None}
         return {**given, "save": run.save, "seeds": run.seeds, "seed": run.seed}
 
@@ -395,13 +482,21 @@ def read_task(path: str | Path, assignments: list[str] | None = None) -> TaskFil
     try:
         document = _parse(source.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"The task file must exist, but there is no {short(str(path))}.") from None
+        raise InputError(
+            f"The task file must exist, but there is no {short(str(path))}."
+        ) from None
     except UnicodeDecodeError:
-        raise InputError(f"The task file must be UTF-8 text, but {short(str(path))} is not.") from None
+        raise InputError(
+            f"The task file must be UTF-8 text, but {short(str(path))} is not."
+        ) from None
     except OSError as error:
-        raise InputError(f"The task file must be readable, but {short(str(path))} is not: {error.strerror}.") from None
+        raise InputError(
+            f"The task file must be readable, but {short(str(path))} is not: {error.strerror}."
+        ) from None
     except ValueError as error:
-        raise InputError(f"The task file must be valid TOML, but {short(str(path))} is not: {error}.") from None
+        raise InputError(
+            f"The task file must be valid TOML, but {short(str(path))} is not: {error}."
+        ) from None
     for assignment in assignments or []:
         assign(document, assignment)
     return task_from(document, source.name)
@@ -412,7 +507,13 @@ def task_from(document: Json, name: str) -> TaskFile:
 
     Examples
     --------
-    >>> task_from({"problem": {"target": "z1", "activation": "relu"}, "algorithm": {"lr": 0.1}}, "page").problem().k
+    >>> task_from(
+    ...     {
+    ...         "problem": {"target": "z1", "activation": "relu"},
+    ...         "algorithm": {"lr": 0.1},
+    ...     },
+    ...     "page",
+    ... ).problem().k
     1
     """
     try:

@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Any, overload
 from pydantic import ConfigDict, Field, ValidationError
 
 from twolayer.files.papers import PAPERS
-from twolayer.files.taskfile import AlgorithmTable, ProblemTable, RunTable, StartTable, Table, TaskFile, TaskTable
+from twolayer.files.taskfile import (
+    AlgorithmTable,
+    ProblemTable,
+    RunTable,
+    StartTable,
+    Table,
+    TaskFile,
+    TaskTable,
+)
 from twolayer.numerics.arguments import Json, Progress
 from twolayer.numerics.errors import InputError, closest, reject, short
 
@@ -236,8 +244,17 @@ class Setup:
         return f"Setup({self.name!r}: {self.title})"
 
     def __str__(self) -> str:
-        rows = [self.title, f"{self.place}", "", f"problem    {self.problem!r}", f"algorithm  {self.algorithm!r}"]
-        rows += [f"start      {self.start!r}", f"methods    {', '.join(map(repr, self.methods)) or 'formulas'}"]
+        rows = [
+            self.title,
+            f"{self.place}",
+            "",
+            f"problem    {self.problem!r}",
+            f"algorithm  {self.algorithm!r}",
+        ]
+        rows += [
+            f"start      {self.start!r}",
+            f"methods    {', '.join(map(repr, self.methods)) or 'formulas'}",
+        ]
         rows += [f"published  {told(r)}" for r in self.reference]
         rows += [f"note       {self.note}"] if self.note else []
         return "\n".join([*rows, "", self.cite()])
@@ -250,7 +267,11 @@ def told(reference: Reference) -> str:
         shown = f"{len(value)} values from {value[0]:.4g} to {value[-1]:.4g}"
     else:
         shown = str(value) if isinstance(value, bool) else f"{value:.7g}"
-    changed = "".join(f", {key} = {word}" for key, word in reference.changes.items() if not isinstance(word, list))
+    changed = "".join(
+        f", {key} = {word}"
+        for key, word in reference.changes.items()
+        if not isinstance(word, list)
+    )
     return f"{reference.quantity} = {shown}{changed} ({reference.where})"
 
 
@@ -259,11 +280,19 @@ def _all() -> dict[str, Setup]:
     found: dict[str, Setup] = {}
     for file in sorted(FOLDER.glob("*.toml")):
         try:
-            page = PaperTable.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+            page = PaperTable.model_validate(
+                tomllib.loads(file.read_text(encoding="utf-8"))
+            )
         except (ValidationError, ValueError) as error:
-            raise InputError(f"The set-ups of {file.name} cannot be read: {error}") from error
+            raise InputError(
+                f"The set-ups of {file.name} cannot be read: {error}"
+            ) from error
         for table in page.setup:
-            tables = {key: value for key, value in table.model_dump(exclude_unset=True).items() if key in PARTS}
+            tables = {
+                key: value
+                for key, value in table.model_dump(exclude_unset=True).items()
+                if key in PARTS
+            }
             found[table.name] = Setup(
                 table.name,
                 table.title,

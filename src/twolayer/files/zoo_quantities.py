@@ -50,26 +50,35 @@ class Measured(NamedTuple):
 
 def _phase(task: TaskFile) -> Phase:
     problem, algorithm = task.problem(), task.algorithm()
-    diagram = phase_diagram(problem.target, loss=algorithm.loss.name, geometry=algorithm.geometry)
+    diagram = phase_diagram(
+        problem.target, loss=algorithm.loss.name, geometry=algorithm.geometry
+    )
     return diagram.at(algorithm.mu, algorithm.delta)
 
 
 def _escape(task: TaskFile, threshold: float | None) -> Any:
     dim = task.table.run.dim
     if dim is None or threshold is None:
-        raise InputError(f"{task.name}: escape times need `run.dim` and the `threshold` of the reference.")
+        raise InputError(
+            f"{task.name}: escape times need `run.dim` and the `threshold` of the reference."
+        )
     return escape_time(task.problem(), task.algorithm(), dim, threshold)
 
 
 def _staircase(task: TaskFile) -> list[int]:
     problem, reuse = task.problem(), bool(task.algorithm().reused)
-    return [step or 0 for step in analyse(problem.target).staircase(problem.activation, reuse=reuse)]
+    return [
+        step or 0
+        for step in analyse(problem.target).staircase(problem.activation, reuse=reuse)
+    ]
 
 
 def _critical(task: TaskFile) -> float:
     information = analyse(task.problem().target).information
     if task.table.run.dim is None or information is None:
-        raise InputError(f"{task.name}: critical_alpha needs `run.dim` and a target with an information exponent.")
+        raise InputError(
+            f"{task.name}: critical_alpha needs `run.dim` and a target with an information exponent."
+        )
     return critical_alpha(task.table.run.dim, information)
 
 
@@ -85,16 +94,24 @@ FORMULAS: dict[str, Callable[[TaskFile, float | None], Any]] = {
     "critical_alpha": lambda task, _: _critical(task),
     "optimal_lr": lambda task, _: optimal_lr(task.problem()).coefficient,
     "escape_gain": lambda task, _: escape_gain(task.problem()),
-    "stationary_risk": lambda task, _: stationary_risk(task.problem(), task.algorithm()),
+    "stationary_risk": lambda task, _: stationary_risk(
+        task.problem(), task.algorithm()
+    ),
     "annealed": lambda task, threshold: _escape(task, threshold).annealed,
     "quenched": lambda task, threshold: _escape(task, threshold).quenched,
-    "escape_ratio": lambda task, threshold: (lambda t: t.corrected / t.annealed)(_escape(task, threshold)),
-    "recovery_steps": lambda task, _: recovery_steps(task.problem(), task.algorithm(), task.table.run.dim or 0).steps,
+    "escape_ratio": lambda task, threshold: (lambda t: t.corrected / t.annealed)(
+        _escape(task, threshold)
+    ),
+    "recovery_steps": lambda task, _: (
+        recovery_steps(task.problem(), task.algorithm(), task.table.run.dim or 0).steps
+    ),
 }
 """Quantities that need no run."""
 
 
-def from_formula(task: TaskFile, quantity: str, threshold: float | None = None) -> Measured:
+def from_formula(
+    task: TaskFile, quantity: str, threshold: float | None = None
+) -> Measured:
     """A quantity of the description alone.
 
     Examples
@@ -115,7 +132,14 @@ def from_run(run: xr.Dataset, quantity: str, difference: bool = False) -> Measur
     --------
     >>> import twolayer as tl
     >>> problem, start = tl.Problem("z1**2", "square"), tl.Overlaps([[1.0]], [[0.5]])
-    >>> run = tl.solve(problem, tl.SGD("0.1/d", geometry="projected"), tl.ODE(), start, time=1, save=1)
+    >>> run = tl.solve(
+    ...     problem,
+    ...     tl.SGD("0.1/d", geometry="projected"),
+    ...     tl.ODE(),
+    ...     start,
+    ...     time=1,
+    ...     save=1,
+    ... )
     >>> from_run(run, "excess_risk").value.round(3).tolist()
     [0.218]
     """
@@ -126,13 +150,19 @@ def from_run(run: xr.Dataset, quantity: str, difference: bool = False) -> Measur
         return _mean(np.diff(values, axis=1))
     later = run.time.values > 0
     values = values[:, later]
-    return _mean(values) if known is None else Measured(values[0], known[0, later], np.zeros_like(values[0]))
+    return (
+        _mean(values)
+        if known is None
+        else Measured(values[0], known[0, later], np.zeros_like(values[0]))
+    )
 
 
 def _mean(values: np.ndarray) -> Measured:
     """Mean over seeds and its standard error; 0 for a single, deterministic run."""
     n = len(values)
-    spread = np.asarray(values.std(axis=0, ddof=1) if n > 1 else np.zeros(values.shape[1:]))
+    spread = np.asarray(
+        values.std(axis=0, ddof=1) if n > 1 else np.zeros(values.shape[1:])
+    )
     return Measured(np.asarray(values.mean(axis=0)), spread / np.sqrt(n), spread)
 
 
@@ -142,21 +172,39 @@ def _curve(run: xr.Dataset, quantity: str) -> tuple[np.ndarray, np.ndarray | Non
         if quantity == "max_overlap":
             return run.M.values[..., 0].max(-1), None
         if quantity not in run:
-            raise InputError(f"The run has no {quantity}: only reused samples have a training risk.")
-        return run[quantity].values, run[f"{quantity}_error"].values if f"{quantity}_error" in run else None
+            raise InputError(
+                f"The run has no {quantity}: only reused samples have a training risk."
+            )
+        return run[quantity].values, run[
+            f"{quantity}_error"
+        ].values if f"{quantity}_error" in run else None
     found = ENTRY.fullmatch(quantity)
     if found is None:
-        raise InputError(f"Quantity {quantity!r} is none of {', '.join([*CURVES, *WHOLE, *FORMULAS])}, M[1,1], …")
-    name, first, second = found[1], int(found[2]) - 1, None if found[3] is None else int(found[3]) - 1
+        raise InputError(
+            f"Quantity {quantity!r} is none of {', '.join([*CURVES, *WHOLE, *FORMULAS])}, M[1,1], …"
+        )
+    name, first, second = (
+        found[1],
+        int(found[2]) - 1,
+        None if found[3] is None else int(found[3]) - 1,
+    )
     if name == "overlap":
         return np.sqrt((run.M.values[..., first] ** 2).mean(-1)), None
     if name == "a":
         return run.a.values[..., first], None
     if second is None:
-        raise InputError(f"Quantity {quantity!r} needs two numbers, such as {name}[1,1].")
+        raise InputError(
+            f"Quantity {quantity!r} needs two numbers, such as {name}[1,1]."
+        )
     if name == "cosine":
-        return np.abs(run.M.values[..., first, second]) / np.sqrt(run.Q.values[..., first, first]), None
-    error = run[f"{name}_error"].values[..., first, second] if f"{name}_error" in run else None
+        return np.abs(run.M.values[..., first, second]) / np.sqrt(
+            run.Q.values[..., first, first]
+        ), None
+    error = (
+        run[f"{name}_error"].values[..., first, second]
+        if f"{name}_error" in run
+        else None
+    )
     return run[name].values[..., first, second], error
 
 
@@ -168,7 +216,11 @@ def _whole(run: xr.Dataset, quantity: str) -> Measured:
         middle = median(steps)
         error = np.asarray((middle.high - middle.low) / (2 * NORMAL_95))
         return Measured(np.asarray(middle.value), error, error * np.sqrt(len(steps)))
-    clock = np.log(run.step.values[-2:]) if quantity == "log_slope" else run.time.values[-2:]
+    clock = (
+        np.log(run.step.values[-2:])
+        if quantity == "log_slope"
+        else run.time.values[-2:]
+    )
     curve = np.log(run.excess_risk.values[:, -2:])
     slope = np.diff(curve, axis=1)[:, 0] / np.diff(clock)[0]
     return _mean(slope if quantity == "log_slope" else -slope)

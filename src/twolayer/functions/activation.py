@@ -20,7 +20,16 @@ from twolayer.functions.integrable import difference, square_integrable
 from twolayer.functions.kinks import derivative, find_kinks
 from twolayer.functions.syntax import FUNCTIONS, LEAK
 from twolayer.numerics.arguments import ArrayFunction
-from twolayer.numerics.errors import InputError, closest, expect, failed, finite_numbers, identifier, reject, short
+from twolayer.numerics.errors import (
+    InputError,
+    closest,
+    expect,
+    failed,
+    finite_numbers,
+    identifier,
+    reject,
+    short,
+)
 from twolayer.numerics.precision import float64
 
 __all__ = ["Activation", "in_jax", "register_activation"]
@@ -68,14 +77,18 @@ class Activation:
     name: str
     function: ArrayFunction = field(compare=False, repr=False)
     kinks: tuple[float, ...] = field(default=(), compare=False)
-    polynomial: tuple[float, ...] | None = field(default=None, compare=False, repr=False)
+    polynomial: tuple[float, ...] | None = field(
+        default=None, compare=False, repr=False
+    )
     key: tuple[Hashable, ...] = field(default=(), repr=False)
     portable: bool = field(default=True, compare=False, repr=False)
     family: tuple[Any, ...] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.key:  # made by hand: the name alone would not tell two functions apart, nor bring one back
-            object.__setattr__(self, "key", ("given", self.function, self.kinks, self.polynomial))
+            object.__setattr__(
+                self, "key", ("given", self.function, self.kinks, self.polynomial)
+            )
             object.__setattr__(self, "portable", False)
 
     def __call__(self, x: Any) -> Any:
@@ -116,7 +129,9 @@ class Activation:
         return self.key[:1] == ("registered",)
 
     @classmethod
-    def of(cls, source: ActivationLike, kinks: Sequence[float] | None = None) -> Activation:
+    def of(
+        cls, source: ActivationLike, kinks: Sequence[float] | None = None
+    ) -> Activation:
         """Make an activation of a registered name, a formula in z, or a JAX function.
 
         Parameters
@@ -140,10 +155,16 @@ class Activation:
             if name not in _REGISTRY:
                 return _from_text(name, kinks)
             known = _REGISTRY[name]
-            return known if kinks is None else replace(known, kinks=kinks, key=(*known.key, kinks))
+            return (
+                known
+                if kinks is None
+                else replace(known, kinks=kinks, key=(*known.key, kinks))
+            )
         if callable(source):
             name = getattr(source, "__name__", type(source).__name__)
-            return _checked(name, source, kinks, None, ("callable", source, kinks), False)
+            return _checked(
+                name, source, kinks, None, ("callable", source, kinks), False
+            )
         reject("activation", source, "a name, a formula in z, or a JAX function")
 
 
@@ -180,7 +201,9 @@ def _checked(
     except InputError:
         raise
     except Exception as error:
-        raise failed("activation", name, "an elementwise JAX function", error) from error
+        raise failed(
+            "activation", name, "an elementwise JAX function", error
+        ) from error
     if values.shape != probe.shape:
         raise InputError(
             f"Argument `activation` must be elementwise, but {name} maps shape {probe.shape} to {values.shape}."
@@ -210,7 +233,11 @@ def _checked(
 def _rectifier(z: np.ndarray, values: np.ndarray) -> tuple[Any, ...] | None:
     """The family of a function that is proportional to z on either side of 0, as |z| is."""
     slopes = [values[side][0] / z[side][0] for side in (z < 0, z > 0)]
-    return ("rectifier", *map(float, slopes)) if np.allclose(values, np.where(z < 0, *slopes) * z, 1e-13, 0) else None
+    return (
+        ("rectifier", *map(float, slopes))
+        if np.allclose(values, np.where(z < 0, *slopes) * z, 1e-13, 0)
+        else None
+    )
 
 
 def _from_text(text: str, kinks: Sequence[float] | None) -> Activation:
@@ -226,16 +253,30 @@ def _from_text(text: str, kinks: Sequence[float] | None) -> Activation:
         name = str(expression)
     poly = expression.polynomial(("z",))
     if poly is not None and all(degree == (0,) for degree in poly):
-        raise InputError(f"Argument `activation` must depend on z, but got {short(text)}.")
+        raise InputError(
+            f"Argument `activation` must depend on z, but got {short(text)}."
+        )
     coefficients = None
     if poly is not None:
-        coefficients = tuple(poly.get((n,), 0.0) for n in range(max(k[0] for k in poly) + 1))
+        coefficients = tuple(
+            poly.get((n,), 0.0) for n in range(max(k[0] for k in poly) + 1)
+        )
     key = ("text", name, kinks)
-    return _checked(name, lambda x: expression(z=x), kinks, coefficients, key, True, smooth=expression.smooth)
+    return _checked(
+        name,
+        lambda x: expression(z=x),
+        kinks,
+        coefficients,
+        key,
+        True,
+        smooth=expression.smooth,
+    )
 
 
 def register_activation(
-    name: str, kinks: Sequence[float] | None = None, family: tuple[Any, ...] | None = None
+    name: str,
+    kinks: Sequence[float] | None = None,
+    family: tuple[Any, ...] | None = None,
 ) -> Callable[[ArrayFunction], ArrayFunction]:
     """Decorator: make an elementwise JAX function available by name, in Python, files and flags.
 
@@ -260,7 +301,11 @@ def register_activation(
     'bump'
     """
     if identifier("name", name) in BUILT_IN or name == "z" or HERMITE.fullmatch(name):
-        reject("name", name, "another name: this one means a function of the package, and files rely on it")
+        reject(
+            "name",
+            name,
+            "another name: this one means a function of the package, and files rely on it",
+        )
     given = None if kinks is None else finite_numbers("kinks", kinks)
     if family is not None:
         expect(tuple, "family", family)
@@ -282,7 +327,9 @@ def _builtin(
 ) -> None:
     if polynomial is not None:
         family = ("polynomial", *polynomial)
-    _REGISTRY[name] = Activation(name, function, kinks, polynomial, ("builtin", name), family=family)
+    _REGISTRY[name] = Activation(
+        name, function, kinks, polynomial, ("builtin", name), family=family
+    )
 
 
 _builtin("linear", lambda z: z, polynomial=(0.0, 1.0))
@@ -292,6 +339,11 @@ _builtin("relu", FUNCTIONS["relu"].array, kinks=(0.0,), family=("rectifier", 0.0
 for _name in ("tanh", "sigmoid", "softplus", "gelu", "swish", "silu", "sin", "cos"):
     _builtin(_name, FUNCTIONS[_name].array)
 _builtin("abs", FUNCTIONS["abs"].array, kinks=(0.0,), family=("rectifier", -1.0, 1.0))
-_builtin("leaky_relu", FUNCTIONS["leaky_relu"].array, kinks=(0.0,), family=("rectifier", LEAK, 1.0))
+_builtin(
+    "leaky_relu",
+    FUNCTIONS["leaky_relu"].array,
+    kinks=(0.0,),
+    family=("rectifier", LEAK, 1.0),
+)
 BUILT_IN = dict(_REGISTRY)
 """Those of the package, whose names are taken."""

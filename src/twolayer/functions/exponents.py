@@ -24,7 +24,11 @@ from twolayer.functions.activation import Activation
 from twolayer.functions.hermite import gauss_panels, hermite_table
 from twolayer.functions.target import Target, TargetLike
 from twolayer.numerics.errors import reject
-from twolayer.numerics.quadrature_rules import draw_sobol_normals, hermite_rule, product_rule
+from twolayer.numerics.quadrature_rules import (
+    draw_sobol_normals,
+    hermite_rule,
+    product_rule,
+)
 from twolayer.numerics.statistics import standard_error
 
 if TYPE_CHECKING:
@@ -51,7 +55,9 @@ class _Nodes:
     coupling: int
     max_order: int
 
-    def moments(self, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def moments(
+        self, left: np.ndarray, right: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """E[left_a right_b] with the threshold below which it counts as zero."""
         if self.replicates == 1:
             value = (left * self.weights) @ right.T
@@ -59,7 +65,11 @@ class _Nodes:
         parts = np.stack(
             [
                 a @ b.T / a.shape[1]
-                for a, b in zip(np.split(left, self.replicates, 1), np.split(right, self.replicates, 1), strict=True)
+                for a, b in zip(
+                    np.split(left, self.replicates, 1),
+                    np.split(right, self.replicates, 1),
+                    strict=True,
+                )
             ]
         )
         error = standard_error(parts)
@@ -84,7 +94,9 @@ def _products(tables: np.ndarray, indices: list[tuple[int, ...]]) -> np.ndarray:
     return rows
 
 
-def _hermite_products(x: np.ndarray, orders: range) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+def _hermite_products(
+    x: np.ndarray, orders: range
+) -> tuple[np.ndarray, list[tuple[int, ...]]]:
     """All Hermite products of the columns of x (points, m) with total order in the range."""
     indices = [alpha for q in orders for alpha in multi_indices(x.shape[1], q)]
     return _products(hermite_table(max(orders), x.T), indices), indices
@@ -95,7 +107,9 @@ def _exact_nodes(target: Target) -> _Nodes | None:
     assert target.polynomial is not None
     k, degree = target.directions, max((sum(a) for a in target.polynomial), default=0)
     # y ψ_β h_α has degree 3 deg(y) along an axis unless the known directions are axes, then 2 deg(y)
-    count = next((n for n in (3 * degree // 2 + 1, degree + 1) if n**k <= MAX_GRID), None)
+    count = next(
+        (n for n in (3 * degree // 2 + 1, degree + 1) if n**k <= MAX_GRID), None
+    )
     if count is None or degree < 1:
         return None
     grid, weights = hermite_rule([count] * k)
@@ -122,16 +136,34 @@ def _quadrature_nodes(target: Target) -> _Nodes | None:
         if coarse is not None:
             error = float(np.abs(fine - coarse).max())
             if error < 1e-6:
-                return _Nodes(points, weights, label, 1, max(1e-6, 30 * error), 6, 12 if k == 1 else 8)
+                return _Nodes(
+                    points,
+                    weights,
+                    label,
+                    1,
+                    max(1e-6, 30 * error),
+                    6,
+                    12 if k == 1 else 8,
+                )
         coarse = fine
     return None
 
 
 def _sobol_nodes(target: Target) -> _Nodes:
     k = target.directions
-    points = np.concatenate([draw_sobol_normals(k, LOG2_POINTS, seed=r, bits=30) for r in range(REPLICATES)])
+    points = np.concatenate(
+        [draw_sobol_normals(k, LOG2_POINTS, seed=r, bits=30) for r in range(REPLICATES)]
+    )
     weights = np.full(len(points), 1 / len(points))
-    return _Nodes(points, weights, _label(target, points, weights), REPLICATES, FLOOR, COUPLING, 6 if k <= 3 else 4)
+    return _Nodes(
+        points,
+        weights,
+        _label(target, points, weights),
+        REPLICATES,
+        FLOOR,
+        COUPLING,
+        6 if k <= 3 else 4,
+    )
 
 
 def _label(target: Target, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -149,7 +181,10 @@ def _rank_functions(label: np.ndarray) -> np.ndarray:
     rank = rankdata(np.round(label, 9), method="average")
     x = 2 * (rank - 0.5) / len(rank) - 1
     return np.stack(
-        [math.sqrt(2 * n + 1) * np.polynomial.legendre.Legendre.basis(n)(x) for n in range(1, LEGENDRE + 1)]
+        [
+            math.sqrt(2 * n + 1) * np.polynomial.legendre.Legendre.basis(n)(x)
+            for n in range(1, LEGENDRE + 1)
+        ]
     )
 
 
@@ -211,7 +246,9 @@ def _new_directions(
         return None
     left = tests if couple(0) else tests[:0]
     if len(known):
-        psi, betas = _hermite_products(nodes.points @ known.T, range(nodes.coupling + 1))
+        psi, betas = _hermite_products(
+            nodes.points @ known.T, range(nodes.coupling + 1)
+        )
         psi = psi[[couple(sum(beta)) for beta in betas]]
         left = (tests[:, None, :] * psi[None, :, :]).reshape(-1, tests.shape[1])
     tables = hermite_table(max(orders), nodes.points @ hidden.T).transpose(0, 2, 1)
@@ -231,10 +268,14 @@ def _new_directions(
 Chain = list[tuple[int, int]]
 
 
-def _leap_chain(nodes: _Nodes, tests: np.ndarray, unused: np.ndarray | None = None) -> tuple[Chain, np.ndarray]:
+def _leap_chain(
+    nodes: _Nodes, tests: np.ndarray, unused: np.ndarray | None = None
+) -> tuple[Chain, np.ndarray]:
     known = np.zeros((0, nodes.points.shape[1]))
     chain: Chain = []
-    while found := _new_directions(nodes, tests, known, range(1, nodes.max_order + 1), lambda n: True, unused):
+    while found := _new_directions(
+        nodes, tests, known, range(1, nodes.max_order + 1), lambda n: True, unused
+    ):
         chain.append((found[0], len(found[1])))
         known = np.concatenate([known, found[1]])
     return chain, known
@@ -259,12 +300,16 @@ class Staircase(list[int | None]):
         """Every direction with its step."""
         when = ("never" if step is None else f"at step {step}" for step in self)
         rows = zip(self.directions, when, strict=True)
-        return "; ".join(f"{_written(row)} {word}" for row, word in rows) or "no direction"
+        return (
+            "; ".join(f"{_written(row)} {word}" for row, word in rows) or "no direction"
+        )
 
 
 def _written(*rows: np.ndarray) -> str:
     """Directions as they are printed."""
-    return "; ".join("(" + ", ".join(f"{x:.4g}" for x in row.round(4) + 0.0) + ")" for row in rows)
+    return "; ".join(
+        "(" + ", ".join(f"{x:.4g}" for x in row.round(4) + 0.0) + ")" for row in rows
+    )
 
 
 @dataclass(frozen=True)
@@ -346,14 +391,22 @@ class Analysis:
     def hermite(self) -> dict[tuple[int, ...], float]:
         """Non-zero coefficients E[h(z) Π_i h_{α_i}(z_i)] by multi-index α, up to order 6 (degree, if polynomial)."""
         target, nodes = self.target, self._nodes
-        order = min(nodes.max_order, 6) if target.polynomial is None else nodes.max_order
+        order = (
+            min(nodes.max_order, 6) if target.polynomial is None else nodes.max_order
+        )
         y = target.on_host(nodes.points)
         products, indices = _hermite_products(nodes.points, range(order + 1))
         values, _ = nodes.moments(y[None], products)
         least = nodes.tolerance * (float(np.sqrt(nodes.weights @ y**2)) or 1.0)
-        return {alpha: float(c) for alpha, c in zip(indices, values[0], strict=True) if abs(c) > least}
+        return {
+            alpha: float(c)
+            for alpha, c in zip(indices, values[0], strict=True)
+            if abs(c) > least
+        }
 
-    def staircase(self, activation: ActivationLike | None = None, reuse: bool = False) -> Staircase:
+    def staircase(
+        self, activation: ActivationLike | None = None, reuse: bool = False
+    ) -> Staircase:
         """Step at which giant steps (n = αd samples each) learn each direction.
 
         Fresh batches climb order by order 1 only: U ← U + span_u E[y z_V | z_U = u]. An activation transfers a
@@ -375,26 +428,44 @@ class Analysis:
         >>> analyse("He3(z1)").staircase(reuse=True)
         [2]
         """
-        coefficients = None if activation is None else np.abs(Activation.of(activation).hermite(13))
+        coefficients = (
+            None
+            if activation is None
+            else np.abs(Activation.of(activation).hermite(13))
+        )
 
         def transfers(n: int) -> bool:
-            return coefficients is None or bool(coefficients[n + 1] > 1e-8 * coefficients.max())
+            return coefficients is None or bool(
+                coefficients[n + 1] > 1e-8 * coefficients.max()
+            )
 
-        odd_part, bent = any(transfers(n) for n in range(0, 12, 2)), any(transfers(n) for n in range(1, 12))
+        odd_part, bent = (
+            any(transfers(n) for n in range(0, 12, 2)),
+            any(transfers(n) for n in range(1, 12)),
+        )
         k = self.target.directions
         known: np.ndarray = np.zeros((0, k))
         steps: list[int | None] = []
         for step in itertools.count(1):
             if reuse and bent and step > 1:
-                found = _new_directions(*self._sampled, known, range(1, 2), lambda n: odd_part, self.unused)
+                found = _new_directions(
+                    *self._sampled, known, range(1, 2), lambda n: odd_part, self.unused
+                )
             else:
-                found = _new_directions(self._nodes, self._nodes.label[None], known, range(1, 2), transfers)
+                found = _new_directions(
+                    self._nodes, self._nodes.label[None], known, range(1, 2), transfers
+                )
             if found is not None:
-                known, steps = np.concatenate([known, found[1]]), [*steps, *[step] * len(found[1])]
+                known, steps = (
+                    np.concatenate([known, found[1]]),
+                    [*steps, *[step] * len(found[1])],
+                )
             elif step > 1 or not reuse:
                 break
         never = complement(known, k)
-        never = never[[float(np.linalg.norm(self.unused @ row)) <= 0.99 for row in never]]
+        never = never[
+            [float(np.linalg.norm(self.unused @ row)) <= 0.99 for row in never]
+        ]
         return Staircase([*steps, *[None] * len(never)], np.concatenate([known, never]))
 
     def __repr__(self) -> str:
@@ -444,7 +515,9 @@ def _varies(target: Target, hidden: np.ndarray, accuracy: float) -> bool:
     return bool(np.mean((y - other) ** 2) > accuracy * max(np.var(y), 1e-300))
 
 
-def analyse(target: TargetLike, directions: int | None = None, inputs: object = None) -> Analysis:
+def analyse(
+    target: TargetLike, directions: int | None = None, inputs: object = None
+) -> Analysis:
     """Exponents, leap chain and staircase of a target.
 
     Polynomials are treated exactly, smooth targets and kinks along the axes by quadrature (k ≤ 3), all others
@@ -470,7 +543,10 @@ def analyse(target: TargetLike, directions: int | None = None, inputs: object = 
     """
     fractions: dict[str, Any] = {}
     if inputs is not None:
-        fractions = {name: getattr(inputs, name, None) for name in ("effective_fraction", "even_fraction")}
+        fractions = {
+            name: getattr(inputs, name, None)
+            for name in ("effective_fraction", "even_fraction")
+        }
         if None in fractions.values():
             reject("inputs", inputs, "Inputs such as Inputs.blocks(…)")
     kept = _analysed(Target.of(target, directions))
@@ -480,16 +556,38 @@ def analyse(target: TargetLike, directions: int | None = None, inputs: object = 
 @lru_cache(maxsize=16)
 def _analysed(target: Target) -> Analysis:
     """The analysis of a target, kept, for it is asked for several times over."""
-    nodes = _exact_nodes(target) if target.polynomial is not None else _quadrature_nodes(target)
+    nodes = (
+        _exact_nodes(target)
+        if target.polynomial is not None
+        else _quadrature_nodes(target)
+    )
     nodes = nodes or _sobol_nodes(target)
     k = target.directions
-    chain, known = _leap_chain(nodes, nodes.label[None]) if nodes.label.any() else ([], np.zeros((0, k)))
+    chain, known = (
+        _leap_chain(nodes, nodes.label[None])
+        if nodes.label.any()
+        else ([], np.zeros((0, k)))
+    )
     hidden = complement(known, k)
-    accuracy = 1e-12 if nodes.replicates == 1 else 1e-3  # sampled directions are known to a few 1e-3
-    rest_enters = np.array([_varies(target, row[None], accuracy) for row in hidden], dtype=bool)
+    accuracy = (
+        1e-12 if nodes.replicates == 1 else 1e-3
+    )  # sampled directions are known to a few 1e-3
+    rest_enters = np.array(
+        [_varies(target, row[None], accuracy) for row in hidden], dtype=bool
+    )
     unused, unresolved = hidden[~rest_enters], hidden[rest_enters]
     information = chain[0][0] if chain else None
     leap = max(q for q, _ in chain) if chain and not len(unresolved) else None
     for directions in (known, unused, unresolved):
         directions.flags.writeable = False  # everyone who asks gets the same ones
-    return Analysis(target, information, leap, chain, known, unused, unresolved, nodes.tolerance, nodes)
+    return Analysis(
+        target,
+        information,
+        leap,
+        chain,
+        known,
+        unused,
+        unresolved,
+        nodes.tolerance,
+        nodes,
+    )

@@ -69,8 +69,12 @@ class _Parser:
     def fail(self, why: str, position: int | None = None) -> InputError:
         """The error, with the place in the text: that of the symbol taken last, unless it is given."""
         shown = self.text if len(self.text) <= 60 else self.text[:59] + "…"
-        error = InputError(f"Argument `{self.argument}`: cannot read the expression {shown!r}: {why}.")
-        error.position = self.places[self.at - 1] if position is None and self.at else position or 0
+        error = InputError(
+            f"Argument `{self.argument}`: cannot read the expression {shown!r}: {why}."
+        )
+        error.position = (
+            self.places[self.at - 1] if position is None and self.at else position or 0
+        )
         return error
 
     def _tokens(self) -> Iterator[tuple[str, str]]:
@@ -82,14 +86,18 @@ class _Parser:
             if match is None or match.end() == position:
                 bad = text[position:].lstrip()[0]
                 hint = "; write powers as **" if bad == "^" else ""
-                raise self.fail(f"unexpected character {bad!r}{hint}", text.index(bad, position))
+                raise self.fail(
+                    f"unexpected character {bad!r}{hint}", text.index(bad, position)
+                )
             kind = str(match.lastgroup)
             self.places.append(match.start(kind))
             yield kind, match[kind]
             position = match.end()
 
     def peek(self) -> str:
-        kind, value = self.tokens[self.at] if self.at < len(self.tokens) else ("end", "")
+        kind, value = (
+            self.tokens[self.at] if self.at < len(self.tokens) else ("end", "")
+        )
         return value if kind == "op" else ""
 
     def take(self) -> tuple[str, str]:
@@ -102,12 +110,18 @@ class _Parser:
     def whole(self) -> Node:
         node = self.sum()
         if self.at < len(self.tokens):
-            raise self.fail(f"unexpected {self.tokens[self.at][1]!r}", self.places[self.at])
+            raise self.fail(
+                f"unexpected {self.tokens[self.at][1]!r}", self.places[self.at]
+            )
         for part in walk(node):
             value = constant(part)
             if value is not None and not math.isfinite(value):
                 raise self.fail(f"the number {to_text(part)} is not finite")
-            if isinstance(part, Binary) and part.op == "/" and constant(part.right) == 0:
+            if (
+                isinstance(part, Binary)
+                and part.op == "/"
+                and constant(part.right) == 0
+            ):
                 raise self.fail("it divides by zero")
         return node
 
@@ -150,7 +164,9 @@ class _Parser:
         if exponent is None:
             raise self.fail("an exponent must be a number")
         if not abs(exponent) <= MAX_EXPONENT:
-            raise self.fail(f"an exponent must lie between -{MAX_EXPONENT} and {MAX_EXPONENT}")
+            raise self.fail(
+                f"an exponent must lie between -{MAX_EXPONENT} and {MAX_EXPONENT}"
+            )
         return Power(base, exponent)
 
     def atom(self) -> Node:
@@ -246,7 +262,11 @@ def _polynomial(node: Node, index: Mapping[str, int]) -> Polynomial | None:
                 return None
             if order is None:
                 is_number = not any(any(k) for k in inner)
-                return {zero: FUNCTIONS[name].number(inner.get(zero, 0.0))} if is_number else None
+                return (
+                    {zero: FUNCTIONS[name].number(inner.get(zero, 0.0))}
+                    if is_number
+                    else None
+                )
             out, power = {}, {zero: 1.0}
             scale = math.sqrt(math.factorial(order[1])) if order[0] == "h" else 1.0
             for c in monomials_of_he(order[1]):
@@ -261,13 +281,20 @@ def _polynomial(node: Node, index: Mapping[str, int]) -> Polynomial | None:
             if first is None or second is None:
                 return None
             if op == "*":
-                return _multiply(first, second) if len(first) * len(second) <= MAX_TERMS**2 else None
+                return (
+                    _multiply(first, second)
+                    if len(first) * len(second) <= MAX_TERMS**2
+                    else None
+                )
             if op == "/":
                 if any(any(k) for k in second):
                     return None
                 return {k: c / second.get(zero, 0.0) for k, c in first.items()}
             sign = 1.0 if op == "+" else -1.0
-            return {k: first.get(k, 0.0) + sign * second.get(k, 0.0) for k in {**first, **second}}
+            return {
+                k: first.get(k, 0.0) + sign * second.get(k, 0.0)
+                for k in {**first, **second}
+            }
     raise AssertionError(node)
 
 
@@ -291,7 +318,15 @@ def _evaluate(node: Node, values: Mapping[str, Any]) -> Any:
             return hermite_he(order[1], inner) / scale
         case Binary(op, left, right):
             x, y = _evaluate(left, values), _evaluate(right, values)
-            return x + y if op == "+" else x - y if op == "-" else x * y if op == "*" else x / y
+            return (
+                x + y
+                if op == "+"
+                else x - y
+                if op == "-"
+                else x * y
+                if op == "*"
+                else x / y
+            )
     raise AssertionError(node)
 
 
@@ -311,17 +346,33 @@ class Expression:
     def finite(self) -> bool:
         """Whether nothing occurs that is infinite anywhere: divisions, negative powers, logarithms."""
         nodes = list(walk(self.tree))
-        poles = any(isinstance(n, Binary) and n.op == "/" and constant(n.right) is None for n in nodes)
-        logs = any(isinstance(n, Call) and n.name == "log" and constant(n) is None for n in nodes)
-        return not poles and not logs and not any(isinstance(n, Power) and n.exponent < 0 for n in nodes)
+        poles = any(
+            isinstance(n, Binary) and n.op == "/" and constant(n.right) is None
+            for n in nodes
+        )
+        logs = any(
+            isinstance(n, Call) and n.name == "log" and constant(n) is None
+            for n in nodes
+        )
+        return (
+            not poles
+            and not logs
+            and not any(isinstance(n, Power) and n.exponent < 0 for n in nodes)
+        )
 
     @property
     def smooth(self) -> bool:
         """Whether only analytic functions occur (a division may still have a pole)."""
         nodes = list(walk(self.tree))
-        calls = [n.name for n in nodes if isinstance(n, Call) and n.name in FUNCTIONS and constant(n) is None]
+        calls = [
+            n.name
+            for n in nodes
+            if isinstance(n, Call) and n.name in FUNCTIONS and constant(n) is None
+        ]
         roots = any(isinstance(n, Power) and n.exponent % 1 for n in nodes)
-        return self.finite and all(FUNCTIONS[name].smooth for name in calls) and not roots
+        return (
+            self.finite and all(FUNCTIONS[name].smooth for name in calls) and not roots
+        )
 
     def polynomial(self, names: tuple[str, ...]) -> Polynomial | None:
         """Coefficients by exponent tuple, or None when the formula is not a polynomial of these names."""
@@ -329,7 +380,11 @@ class Expression:
             expanded = _polynomial(self.tree, {name: i for i, name in enumerate(names)})
         except (ArithmeticError, ValueError):
             return None
-        return None if expanded is None else {k: c for k, c in expanded.items() if c != 0.0}
+        return (
+            None
+            if expanded is None
+            else {k: c for k, c in expanded.items() if c != 0.0}
+        )
 
     def __call__(self, **values: Any) -> Any:
         """Evaluate with arrays of NumPy or JAX (or numbers) for the variables; poles give infinity in silence."""
@@ -355,5 +410,7 @@ def parse(text: str, variable: str = "z1", argument: str = "target") -> Expressi
     if not isinstance(text, str):
         raise InputError(f"Argument `{argument}` must be text, but got {text!r}.")
     if len(text) > MAX_LENGTH:
-        raise InputError(f"Argument `{argument}` must be at most {MAX_LENGTH} characters long, but has {len(text)}.")
+        raise InputError(
+            f"Argument `{argument}` must be at most {MAX_LENGTH} characters long, but has {len(text)}."
+        )
     return Expression(_Parser(text, argument, variable).whole())

@@ -13,7 +13,13 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["gauss_panels", "hermite_coefficients", "hermite_he", "hermite_table", "monomials_of_he"]
+__all__ = [
+    "gauss_panels",
+    "hermite_coefficients",
+    "hermite_he",
+    "hermite_table",
+    "monomials_of_he",
+]
 
 RANGE = 12.0
 """Half-width of the interval on which Gaussian averages in one dimension are taken (mass outside: 4e-33)."""
@@ -40,13 +46,21 @@ def hermite_table(degree: int, x: np.ndarray) -> np.ndarray:
 @lru_cache(maxsize=64)
 def monomials_of_he(n: int) -> tuple[float, ...]:
     """Coefficients of 1, x, x², … in He_n."""
-    out = [0.0] * (n + 1)  # numpy.polynomial, which has this, takes a description some milliseconds to import
+    out = (
+        [0.0] * (n + 1)
+    )  # numpy.polynomial, which has this, takes a description some milliseconds to import
     for i in range(n // 2 + 1):
-        out[n - 2 * i] = (-1) ** i * math.factorial(n) / (math.factorial(i) * math.factorial(n - 2 * i) * 2**i)
+        out[n - 2 * i] = (
+            (-1) ** i
+            * math.factorial(n)
+            / (math.factorial(i) * math.factorial(n - 2 * i) * 2**i)
+        )
     return tuple(out)
 
 
-def gauss_panels(kinks: Sequence[float] = (), order: int = 40, panels: int = 12) -> tuple[np.ndarray, np.ndarray]:
+def gauss_panels(
+    kinks: Sequence[float] = (), order: int = 40, panels: int = 12
+) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights for E[f(z)], z ~ N(0, 1): Gauss–Legendre panels that end at the kinks of f.
 
     >>> x, w = gauss_panels(kinks=(0.0,))
@@ -62,7 +76,9 @@ def gauss_panels(kinks: Sequence[float] = (), order: int = 40, panels: int = 12)
     return x, w
 
 
-def hermite_coefficients(f: Callable[[np.ndarray], np.ndarray], degree: int, kinks: Sequence[float] = ()) -> np.ndarray:
+def hermite_coefficients(
+    f: Callable[[np.ndarray], np.ndarray], degree: int, kinks: Sequence[float] = ()
+) -> np.ndarray:
     """c_0 … c_degree of f in the orthonormal basis, by quadrature split at the kinks."""
     x, w = gauss_panels(kinks)
     return np.asarray(hermite_table(degree, x) @ (w * np.asarray(f(x))))

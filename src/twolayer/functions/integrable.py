@@ -14,7 +14,10 @@ __all__ = ["difference", "square_integrable"]
 
 FAR = 30.0
 STEP = 1e-6  # of a central difference
-SCRAMBLINGS, RISE = 4, 5.0  # 32 times as many points raise E[h²] by this much only where there is a pole
+SCRAMBLINGS, RISE = (
+    4,
+    5.0,
+)  # 32 times as many points raise E[h²] by this much only where there is a pole
 
 
 def square_integrable(function: ArrayFunction, k: int, poles: bool = True) -> bool:
@@ -22,7 +25,10 @@ def square_integrable(function: ArrayFunction, k: int, poles: bool = True) -> bo
 
     The function maps arrays (n, k) of NumPy to (n,); ``poles`` says whether there may be some to look for.
 
-    >>> square_integrable(lambda z: 1 / z[:, 0], 1), square_integrable(lambda z: np.exp(z[:, 0]), 1)
+    >>> (
+    ...     square_integrable(lambda z: 1 / z[:, 0], 1),
+    ...     square_integrable(lambda z: np.exp(z[:, 0]), 1),
+    ... )
     (False, True)
     """
     directions = np.random.default_rng(1).normal(size=(64, k))

@@ -39,7 +39,9 @@ def find_kinks(f: ArrayFunction, lines: int = 1) -> list[tuple[float, ...]]:
     """
     import jax
 
-    edges = np.broadcast_to(np.linspace(-SPAN - 0.00377, SPAN + 0.00423, GRID), (lines, GRID))
+    edges = np.broadcast_to(
+        np.linspace(-SPAN - 0.00377, SPAN + 0.00423, GRID), (lines, GRID)
+    )
     found: list[list[float]] = [[] for _ in range(lines)]
     for function in (f, derivative(f), derivative(derivative(f))):
         values = jax.jit(function)
@@ -52,7 +54,9 @@ def find_kinks(f: ArrayFunction, lines: int = 1) -> list[tuple[float, ...]]:
             go_left = np.abs(fm - fa) > np.abs(fb - fm)
             a, b = np.where(go_left, a, middle), np.where(go_left, middle, b)
             fa, fb = np.where(go_left, fa, fm), np.where(go_left, fm, fb)
-        for line, point in zip(*np.nonzero(np.abs(fb - fa) > 1e-7 * scale[:, None]), strict=True):
+        for line, point in zip(
+            *np.nonzero(np.abs(fb - fa) > 1e-7 * scale[:, None]), strict=True
+        ):
             found[line].append(float(a[line, point] + b[line, point]) / 2)
     return [_merged(points) for points in found]
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import math
 
-from twolayer.functions.syntax import Binary, Call, Negative, Node, Number, Power, Variable, hermite_order
+from twolayer.functions.syntax import (
+    Binary,
+    Call,
+    Negative,
+    Node,
+    Number,
+    Power,
+    Variable,
+    hermite_order,
+)
 from twolayer.functions.typeset import number_text
 
 __all__ = ["displayed", "of_text", "to_mathml"]
@@ -14,24 +23,39 @@ def to_mathml(node: Node, level: int = 0) -> str:
     """The inside of a <math>; level is the binding strength required by the surroundings."""
     match node:
         case Number(value):
-            return "<mi>π</mi>" if value == math.pi else f"<mn>{number_text(value)}</mn>"
+            return (
+                "<mi>π</mi>" if value == math.pi else f"<mn>{number_text(value)}</mn>"
+            )
         case Variable(name):
             letter, index = name[0], name[1:]
-            return f"<msub><mi>{letter}</mi><mn>{index}</mn></msub>" if index else f"<mi>{letter}</mi>"
+            return (
+                f"<msub><mi>{letter}</mi><mn>{index}</mn></msub>"
+                if index
+                else f"<mi>{letter}</mi>"
+            )
         case Call(name, argument):
             return _call(name, to_mathml(argument))
         case Power(base, exponent):
-            text, own = f"<msup>{_row(to_mathml(base, 4))}<mn>{number_text(exponent)}</mn></msup>", 3
+            text, own = (
+                f"<msup>{_row(to_mathml(base, 4))}<mn>{number_text(exponent)}</mn></msup>",
+                3,
+            )
         case Negative(operand):
             text, own = f"<mo>−</mo>{to_mathml(operand, 2)}", 1
         case Binary("/", left, right):
-            text, own = f"<mfrac>{_row(to_mathml(left))}{_row(to_mathml(right))}</mfrac>", 3
+            text, own = (
+                f"<mfrac>{_row(to_mathml(left))}{_row(to_mathml(right))}</mfrac>",
+                3,
+            )
         case Binary("*", left, right):
             dot = "<mo>·</mo>" if isinstance(right, Number) else "<mo>&#x2062;</mo>"
             text, own = to_mathml(left, 2) + dot + to_mathml(right, 2), 2
         case Binary(op, left, right):
             sign = {"-": "−"}.get(op, op)
-            text, own = f"{to_mathml(left, 1)}<mo>{sign}</mo>{to_mathml(right, 2 if op == '-' else 1)}", 1
+            text, own = (
+                f"{to_mathml(left, 1)}<mo>{sign}</mo>{to_mathml(right, 2 if op == '-' else 1)}",
+                1,
+            )
     return _brackets(text) if own < level else text
 
 

@@ -98,7 +98,9 @@ def _either(path: str, host: ArrayFunction, **options: object) -> ArrayFunction:
     def call(x: object) -> Any:
         if isinstance(x, np.ndarray | np.generic):
             return host(x)
-        if isinstance(x, int | float):  # a constant such as sqrt(2), which JAX may take in single precision
+        if isinstance(
+            x, int | float
+        ):  # a constant such as sqrt(2), which JAX may take in single precision
             return float(host(x))
         import jax
 
@@ -134,10 +136,16 @@ _silu = _either("nn.silu", lambda x: x * _expit(x))
 _erf = _special("erf")
 
 FUNCTIONS: dict[str, Function] = {
-    "relu": Function(_either("nn.relu", lambda x: np.maximum(x, 0)), lambda x: max(x, 0.0), smooth=False),
+    "relu": Function(
+        _either("nn.relu", lambda x: np.maximum(x, 0)),
+        lambda x: max(x, 0.0),
+        smooth=False,
+    ),
     "erf": Function(_either("lax.erf", _erf), math.erf),
     "tanh": Function(_either("numpy.tanh", np.tanh), math.tanh),
-    "sign": Function(_either("numpy.sign", np.sign), lambda x: float((x > 0) - (x < 0)), smooth=False),
+    "sign": Function(
+        _either("numpy.sign", np.sign), lambda x: float((x > 0) - (x < 0)), smooth=False
+    ),
     "abs": Function(_either("numpy.abs", np.abs), abs, smooth=False),
     "exp": Function(_either("numpy.exp", np.exp), math.exp),
     "log": Function(_either("numpy.log", np.log), math.log, smooth=False),
@@ -145,16 +153,21 @@ FUNCTIONS: dict[str, Function] = {
     "cos": Function(_either("numpy.cos", np.cos), math.cos),
     "sigmoid": Function(_either("nn.sigmoid", _expit), _sigmoid),
     "softplus": Function(
-        _either("nn.softplus", lambda x: np.logaddexp(x, 0)), lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+        _either("nn.softplus", lambda x: np.logaddexp(x, 0)),
+        lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x))),
     ),
     "gelu": Function(
-        _either("nn.gelu", lambda x: x * (1 + _erf(x / math.sqrt(2))) / 2, approximate=False),
+        _either(
+            "nn.gelu", lambda x: x * (1 + _erf(x / math.sqrt(2))) / 2, approximate=False
+        ),
         lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2,
     ),
     "swish": Function(_silu, _swish),
     "silu": Function(_silu, _swish),
     "leaky_relu": Function(
-        _either("nn.leaky_relu", lambda x: np.where(x < 0, LEAK * x, x), negative_slope=LEAK),
+        _either(
+            "nn.leaky_relu", lambda x: np.where(x < 0, LEAK * x, x), negative_slope=LEAK
+        ),
         lambda x: x if x > 0 else LEAK * x,
         smooth=False,
     ),

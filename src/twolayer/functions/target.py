@@ -21,7 +21,15 @@ from twolayer.functions.kinks import find_kinks
 from twolayer.functions.normalisation import NORMALISATIONS, divisor
 from twolayer.functions.syntax import Binary, Call, Negative, Node
 from twolayer.numerics.arguments import ArrayFunction, Json
-from twolayer.numerics.errors import InputError, choice, failed, finite_numbers, positive_integer, reject, require
+from twolayer.numerics.errors import (
+    InputError,
+    choice,
+    failed,
+    finite_numbers,
+    positive_integer,
+    reject,
+    require,
+)
 from twolayer.numerics.precision import float64
 
 __all__ = ["Ridge", "Target", "Teacher"]
@@ -81,7 +89,9 @@ class Target:
     name: str
     directions: int
     function: ArrayFunction = field(compare=False, repr=False)
-    polynomial: dict[tuple[int, ...], float] | None = field(default=None, compare=False, repr=False)
+    polynomial: dict[tuple[int, ...], float] | None = field(
+        default=None, compare=False, repr=False
+    )
     ridge: Ridge | None = field(default=None, compare=False, repr=False)
     smooth: bool = field(default=False, compare=False, repr=False)
     latex: str = field(default="", compare=False, repr=False)
@@ -90,9 +100,17 @@ class Target:
     light: bool = field(default=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.key is None:  # made by hand: the name alone would not tell two functions apart
-            terms = None if self.polynomial is None else tuple(sorted(self.polynomial.items()))
-            object.__setattr__(self, "key", ("given", self.function, terms, self.ridge, self.smooth))
+        if (
+            self.key is None
+        ):  # made by hand: the name alone would not tell two functions apart
+            terms = (
+                None
+                if self.polynomial is None
+                else tuple(sorted(self.polynomial.items()))
+            )
+            object.__setattr__(
+                self, "key", ("given", self.function, terms, self.ridge, self.smooth)
+            )
 
     def __call__(self, fields: Any) -> Any:
         """H at fields (..., k)."""
@@ -107,11 +125,18 @@ class Target:
     def _kinks(self) -> tuple[tuple[float, ...], ...] | None:
         import jax.numpy as jnp
 
-        points = jnp.asarray(np.random.default_rng(20).normal(size=(4, self.directions)))
+        points = jnp.asarray(
+            np.random.default_rng(20).normal(size=(4, self.directions))
+        )
         out = []
         for r in range(self.directions):
-            first, *others = find_kinks(lambda x, r=r: self(_line(points, r, x)), lines=4)  # type: ignore[misc]
-            if any(len(o) != len(first) or not np.allclose(o, first, atol=1e-7) for o in others):
+            first, *others = find_kinks(
+                lambda x, r=r: self(_line(points, r, x)), lines=4
+            )  # type: ignore[misc]
+            if any(
+                len(o) != len(first) or not np.allclose(o, first, atol=1e-7)
+                for o in others
+            ):
                 return None
             out.append(first)
         return tuple(out)
@@ -163,38 +188,75 @@ class Target:
             return source
         if directions is not None:
             directions = positive_integer("directions", directions)
-            require(directions <= MAX_DIRECTIONS, "directions", directions, f"at most {MAX_DIRECTIONS}")
+            require(
+                directions <= MAX_DIRECTIONS,
+                "directions",
+                directions,
+                f"at most {MAX_DIRECTIONS}",
+            )
         if isinstance(source, str):
             return _from_text(source, directions)
         if isinstance(source, dict):
             unknown = set(source) - {"teacher", "k", "weights", "normalisation"}
             accepted = "a table with teacher, k, weights, normalisation"
             require("teacher" in source and not unknown, "target", source, accepted)
-            return Teacher(**{("activation" if key == "teacher" else key): value for key, value in source.items()})
+            return Teacher(
+                **{
+                    ("activation" if key == "teacher" else key): value
+                    for key, value in source.items()
+                }
+            )
         if callable(source):
-            require(directions is not None, "directions", directions, "given when the target is a function")
+            require(
+                directions is not None,
+                "directions",
+                directions,
+                "given when the target is a function",
+            )
             import jax.numpy as jnp
 
             vector = jnp.vectorize(source, signature="(k)->()")
             name = getattr(source, "__name__", type(source).__name__)
-            return _checked(cls(name, int(directions or 0), vector, key=("callable", source, directions)))
-        reject("target", source, "a formula such as 'z1 + z1*z2', a JAX function, or a Teacher")
+            return _checked(
+                cls(
+                    name,
+                    int(directions or 0),
+                    vector,
+                    key=("callable", source, directions),
+                )
+            )
+        reject(
+            "target",
+            source,
+            "a formula such as 'z1 + z1*z2', a JAX function, or a Teacher",
+        )
 
 
 def _line(points: Any, r: int, x: Any) -> Any:
     """Through each point a line along direction r: (lines, k) and x (lines, n) to (lines, n, k)."""
     import jax.numpy as jnp
 
-    return jnp.broadcast_to(points[:, None, :], (*x.shape, points.shape[1])).at[..., r].set(x)
+    return (
+        jnp.broadcast_to(points[:, None, :], (*x.shape, points.shape[1]))
+        .at[..., r]
+        .set(x)
+    )
 
 
 def _from_text(text: str, directions: int | None) -> Target:
     expression = parse(text, "z1", "target")
     if not expression.variables:
-        raise InputError(f"Argument `target` must depend on z1, z2, …, but {text!r} is a constant.")
+        raise InputError(
+            f"Argument `target` must depend on z1, z2, …, but {text!r} is a constant."
+        )
     largest = int(expression.variables[-1][1:])
     k = directions or largest
-    require(k >= largest, "directions", directions, f"at least {largest} for the target {text!r}")
+    require(
+        k >= largest,
+        "directions",
+        directions,
+        f"at least {largest} for the target {text!r}",
+    )
     names = tuple(f"z{i + 1}" for i in range(k))
 
     def function(fields: Any) -> Any:
@@ -234,8 +296,12 @@ def _checked(target: Target, poles: bool = True) -> Target:
         )
     if not np.isfinite(values).all():
         where = probe[np.argmin(np.isfinite(values))].round(2).tolist()
-        raise InputError(f"Argument `target` must be finite everywhere, but {target.name} is not at z = {where}.")
-    if target.polynomial is None and not square_integrable(target.on_host, target.directions, poles):
+        raise InputError(
+            f"Argument `target` must be finite everywhere, but {target.name} is not at z = {where}."
+        )
+    if target.polynomial is None and not square_integrable(
+        target.on_host, target.directions, poles
+    ):
         raise InputError(
             f"Argument `target` must have a finite variance, but {target.name} has a pole or grows too fast for it."
         )
@@ -248,7 +314,10 @@ def _terms(node: Node, sign: float = 1.0) -> list[tuple[float, Node]] | None:
         case Negative(inner):
             return _terms(inner, -sign)
         case Binary("+" | "-" as op, left, right):
-            first, second = _terms(left, sign), _terms(right, sign if op == "+" else -sign)
+            first, second = (
+                _terms(left, sign),
+                _terms(right, sign if op == "+" else -sign),
+            )
             return None if first is None or second is None else first + second
         case Binary("*" | "/" as op, left, right):
             by = constant(right)
@@ -274,23 +343,36 @@ def _ridge_form(expression: Expression, names: tuple[str, ...]) -> Ridge | None:
         linear = Expression(call.argument).polynomial(names)
         if not linear or any(sum(k) != 1 for k in linear):
             return None
-        scale = math.sqrt(2) if name == "erf" else 1.0  # the activation erf is erf(z/√2)
-        unit = [tuple(int(i == r) for i in range(len(names))) for r in range(len(names))]
+        scale = (
+            math.sqrt(2) if name == "erf" else 1.0
+        )  # the activation erf is erf(z/√2)
+        unit = [
+            tuple(int(i == r) for i in range(len(names))) for r in range(len(names))
+        ]
         directions.append(tuple(scale * linear.get(e, 0.0) for e in unit))
     activation = Activation.of(name if name in BUILT_IN else f"{name}(z)")
     return _ridge(activation, [c for c, _ in terms], directions)
 
 
-def _ridge(activation: Activation, weights: Sequence[float], directions: Sequence[tuple[float, ...]]) -> Ridge:
+def _ridge(
+    activation: Activation,
+    weights: Sequence[float],
+    directions: Sequence[tuple[float, ...]],
+) -> Ridge:
     """A sum of ridges; rectifiers of other slopes as sums of ReLU, r·max(x, 0) − l·max(−x, 0)."""
     name, *slopes = activation.family or ("",)
     if name != "rectifier" or tuple(slopes) == (0.0, 1.0):
         return Ridge(activation, tuple(weights), tuple(directions))
     left, right = slopes
     above = [(right * c, v) for c, v in zip(weights, directions, strict=True)]
-    below = [(-left * c, tuple(-x for x in v)) for c, v in zip(weights, directions, strict=True)]
+    below = [
+        (-left * c, tuple(-x for x in v))
+        for c, v in zip(weights, directions, strict=True)
+    ]
     halves = [(c, v) for c, v in above + below if c]
-    return Ridge(Activation.of("relu"), tuple(c for c, _ in halves), tuple(v for _, v in halves))
+    return Ridge(
+        Activation.of("relu"), tuple(c for c, _ in halves), tuple(v for _, v in halves)
+    )
 
 
 def Teacher(
@@ -323,12 +405,16 @@ def Teacher(
     require(k <= MAX_DIRECTIONS, "k", k, f"at most {MAX_DIRECTIONS}")
     sigma = Activation.of(activation)
     a = [1.0] * k if weights is None else list(finite_numbers("weights", weights))
-    require(len(a) == k, "weights", weights, f"{k} numbers, one for each teacher neuron")
+    require(
+        len(a) == k, "weights", weights, f"{k} numbers, one for each teacher neuron"
+    )
     divided = divisor(choice("normalisation", normalisation, NORMALISATIONS), k)
     scaled = tuple(w / divided for w in a)
     plain = normalisation == "mean"
     ones = weights is None or all(w == 1.0 for w in a)
-    name = f"teacher {sigma.name}, k={k}" + ("" if ones else f", a*={[int(w) if w % 1 == 0 else w for w in a]}")
+    name = f"teacher {sigma.name}, k={k}" + (
+        "" if ones else f", a*={[int(w) if w % 1 == 0 else w for w in a]}"
+    )
     name += "" if plain else f", {normalisation}"
 
     def function(fields: Any) -> Any:
@@ -343,10 +429,18 @@ def Teacher(
                 if w * c:
                     polynomial[key] = polynomial.get(key, 0.0) + w * c
     unit = tuple(tuple(float(i == r) for i in range(k)) for r in range(k))
-    front = {"mean": rf"\frac{{1}}{{{k}}} ", "sum": "", "sqrt": rf"\frac{{1}}{{\sqrt{{{k}}}}} "}[normalisation]
+    front = {
+        "mean": rf"\frac{{1}}{{{k}}} ",
+        "sum": "",
+        "sqrt": rf"\frac{{1}}{{\sqrt{{{k}}}}} ",
+    }[normalisation]
     latex = rf"{front}\sum_{{r=1}}^{{{k}}} a^\star_r \, \mathrm{{{sigma.name}}}(\lambda^\star_r)"
     words = {} if plain else {"normalisation": normalisation}
-    description = {"teacher": sigma.name, "k": k, "weights": a, **words} if sigma.portable else None
+    description = (
+        {"teacher": sigma.name, "k": k, "weights": a, **words}
+        if sigma.portable
+        else None
+    )
     return _checked(
         Target(
             name,

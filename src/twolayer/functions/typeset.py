@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import math
 
-from twolayer.functions.syntax import Binary, Call, Negative, Node, Number, Power, Variable, hermite_order
+from twolayer.functions.syntax import (
+    Binary,
+    Call,
+    Negative,
+    Node,
+    Number,
+    Power,
+    Variable,
+    hermite_order,
+)
 
 __all__ = ["number_text", "to_latex", "to_text"]
 
@@ -66,5 +75,8 @@ def to_latex(node: Node, level: int = 0) -> str:
             dot = r" \cdot " if isinstance(right, Number) else r" \, "
             text, own = to_latex(left, 2) + dot + to_latex(right, 2), 2
         case Binary(op, left, right):
-            text, own = f"{to_latex(left, 1)} {op} {to_latex(right, 2 if op == '-' else 1)}", 1
+            text, own = (
+                f"{to_latex(left, 1)} {op} {to_latex(right, 2 if op == '-' else 1)}",
+                1,
+            )
     return rf"\left({text}\right)" if own < level else text

@@ -16,7 +16,15 @@ from __future__ import annotations
 
 from twolayer.gallery.shared.judging import Check, Verdict
 from twolayer.gallery.shared.records import record
-from twolayer.gallery.shared.registry import Finding, Plate, draw, figure, figures, run, write
+from twolayer.gallery.shared.registry import (
+    Finding,
+    Plate,
+    draw,
+    figure,
+    figures,
+    run,
+    write,
+)
 
 __all__ = [
     "Check",

@@ -33,7 +33,13 @@ EXACT = 0.5  # α_c of z1**2 without noise
 @figure(
     "best-possible",
     "message passing on explicit data against state evolution, for targets that show at once or from α_c on",
-    quick={"dim": 400, "seeds": 10, "alphas": (0.3, 2.0, 2.8), "grid": 40, "iterations": 12},
+    quick={
+        "dim": 400,
+        "seeds": 10,
+        "alphas": (0.3, 2.0, 2.8),
+        "grid": 40,
+        "iterations": 12,
+    },
     fixed={
         "activation": "message passing knows the target and has no student",
         "geometry": "message passing takes no gradient steps",
@@ -55,19 +61,43 @@ def best_possible(
     """Overlaps at the given α by message passing, and along α from 0.02 to 3 by state evolution."""
     positive_integer("seeds", seeds, 2)
     for target in targets:
-        require(Target.of(target).directions == 1, "targets", target, "functions of z1 alone")
-    fine = np.unique(np.concatenate([np.linspace(0.02, 3.0, positive_integer("grid", grid, 2)), alphas]))
+        require(
+            Target.of(target).directions == 1,
+            "targets",
+            target,
+            "functions of z1 alone",
+        )
+    fine = np.unique(
+        np.concatenate(
+            [np.linspace(0.02, 3.0, positive_integer("grid", grid, 2)), alphas]
+        )
+    )
     rows = {
-        target: part(target, partial(_measured, target, noise, fine, alphas, dim, seeds, seed, iterations))
+        target: part(
+            target,
+            partial(
+                _measured, target, noise, fine, alphas, dim, seeds, seed, iterations
+            ),
+        )
         for target in targets
     }
-    data = xr.Dataset(coords={"target": list(targets), "fine": fine, "alpha": list(alphas)})
+    data = xr.Dataset(
+        coords={"target": list(targets), "fine": fine, "alpha": list(alphas)}
+    )
     for key, along in (("theory", "fine"), ("mean", "alpha"), ("error", "alpha")):
-        data[key] = ("target", along), np.array([rows[target][key].values for target in targets])
-    data["threshold"] = ("target",), np.array([float(rows[target]["threshold"]) for target in targets])
+        data[key] = (
+            ("target", along),
+            np.array([rows[target][key].values for target in targets]),
+        )
+    data["threshold"] = (
+        ("target",),
+        np.array([float(rows[target]["threshold"]) for target in targets]),
+    )
     data["exact"] = float(tl.thresholds("z1**2").alpha)
     return Finding(
-        data, _verdict(data, seeds, dim), f"y = h(z1) + √Δ ξ, Δ = {noise:g}, n = αd fresh inputs in d = {dim}"
+        data,
+        _verdict(data, seeds, dim),
+        f"y = h(z1) + √Δ ξ, Δ = {noise:g}, n = αd fresh inputs in d = {dim}",
     )
 
 
@@ -82,8 +112,15 @@ def _measured(
     iterations: int,
 ) -> Variables:
     best = tl.best_possible(target, fine, noise=noise)
-    options: Options = {"dim": dim, "seeds": seeds, "iterations": iterations, "start": START}
-    runs = [best.simulate(alpha, seed=seed + i, **options) for i, alpha in enumerate(alphas)]
+    options: Options = {
+        "dim": dim,
+        "seeds": seeds,
+        "iterations": iterations,
+        "start": START,
+    }
+    runs = [
+        best.simulate(alpha, seed=seed + i, **options) for i, alpha in enumerate(alphas)
+    ]
     return {
         "theory": best.overlap[:, 0, 0],
         "mean": np.array([float(run.mean[0]) for run in runs]),
@@ -96,7 +133,8 @@ def _verdict(data: xr.Dataset, seeds: int, dim: int) -> Verdict:
     checks = [
         largest(
             f"{target}: overlap of message passing − state evolution",
-            data["mean"].sel(target=target) - data.theory.sel(target=target, fine=data.alpha.values).values,
+            data["mean"].sel(target=target)
+            - data.theory.sel(target=target, fine=data.alpha.values).values,
             data.error.sel(target=target),
             allowance=FINITE / np.sqrt(dim),
             resolution=RESOLUTION,
@@ -104,10 +142,23 @@ def _verdict(data: xr.Dataset, seeds: int, dim: int) -> Verdict:
         )
         for target in data.target.values
     ]
-    checks.append(near("α_c of z1**2 without noise", float(data.exact), EXACT, 0.0, resolution=0.01, allowance=1e-3))
-    told = ", ".join(f"{t}: {float(data.threshold.sel(target=t)):.4g}" for t in data.target.values)
+    checks.append(
+        near(
+            "α_c of z1**2 without noise",
+            float(data.exact),
+            EXACT,
+            0.0,
+            resolution=0.01,
+            allowance=1e-3,
+        )
+    )
+    told = ", ".join(
+        f"{t}: {float(data.threshold.sel(target=t)):.4g}" for t in data.target.values
+    )
     return verdict(
-        "message passing reaches what state evolution says is possible", checks, f"α_c with this noise: {told}"
+        "message passing reaches what state evolution says is possible",
+        checks,
+        f"α_c with this noise: {told}",
     )
 
 
@@ -119,14 +170,36 @@ def draw(data: xr.Dataset) -> Figure:
     figure, panels = sheet(data.sizes["target"], width=4.4, height=3.6)
     for i, (target, ax) in enumerate(zip(data.target.values, panels, strict=True)):
         each = data.sel(target=target)
-        ax.plot(data.fine, each.theory, color=COLOURS["theory"], label="state evolution, best possible")
+        ax.plot(
+            data.fine,
+            each.theory,
+            color=COLOURS["theory"],
+            label="state evolution, best possible",
+        )
         word = f"message passing, $d = {power(chosen.dim)}$, {chosen.seeds} runs"
-        points(ax, data.alpha, each["mean"], each.error, DIRECTIONS[0], word, "o", "none")
+        points(
+            ax, data.alpha, each["mean"], each.error, DIRECTIONS[0], word, "o", "none"
+        )
         threshold = float(each.threshold)
         if np.isfinite(threshold) and threshold > 0:
-            ax.axvline(threshold, color=GREY, ls="--", lw=1.2, label=rf"$\alpha_c = {threshold:.3g}$")
-        ax.set(xlabel=r"$\alpha = n/d$", ylim=(-0.03, 1.0), xlim=(0, None), ylabel="overlap $q$" if i == 0 else "")
+            ax.axvline(
+                threshold,
+                color=GREY,
+                ls="--",
+                lw=1.2,
+                label=rf"$\alpha_c = {threshold:.3g}$",
+            )
+        ax.set(
+            xlabel=r"$\alpha = n/d$",
+            ylim=(-0.03, 1.0),
+            xlim=(0, None),
+            ylabel="overlap $q$" if i == 0 else "",
+        )
         ax.set_title(str(target))
         ax.legend(fontsize=7.5, loc="lower right")
-    headline(figure, data, f"The best possible, and what reaches it from q = {START:g} (bars: two standard errors)")
+    headline(
+        figure,
+        data,
+        f"The best possible, and what reaches it from q = {START:g} (bars: two standard errors)",
+    )
     return figure

@@ -55,23 +55,39 @@ def classification_error(
     from twolayer.gaussian.loss_and_error import binary
 
     problem = chosen_problem(target, activation, 1, second_layer=[scale])
-    require(binary(problem), "target", target, "a function of z1 with values ±1, such as 'sign(z1)'")
+    require(
+        binary(problem),
+        "target",
+        target,
+        "a function of z1 with values ±1, such as 'sign(z1)'",
+    )
     found = {}
     for q in flips:
         for loss in LOSSES:
-            asked = problem.replace(flips=q), tl.SGD(lr=gamma * tl.d**-1, loss=loss, geometry=geometry)
-            found[q, loss] = part(f"{loss}-{q:g}", partial(_pair, *asked, dim, seeds, gamma * alpha, seed))
+            asked = (
+                problem.replace(flips=q),
+                tl.SGD(lr=gamma * tl.d**-1, loss=loss, geometry=geometry),
+            )
+            found[q, loss] = part(
+                f"{loss}-{q:g}", partial(_pair, *asked, dim, seeds, gamma * alpha, seed)
+            )
     data = xr.concat(list(found.values()), "row", data_vars=["limit", "error"])
-    data = data.assign(flips=("row", [q for q, _ in found]), loss=("row", [loss for _, loss in found]))
+    data = data.assign(
+        flips=("row", [q for q, _ in found]), loss=("row", [loss for _, loss in found])
+    )
     return Finding(data, _verdict(found, dim, seeds), task_of(problem))
 
 
-def _pair(problem: tl.Problem, algorithm: tl.SGD, dim: int, seeds: int, time: float, seed: int) -> xr.Dataset:
+def _pair(
+    problem: tl.Problem, algorithm: tl.SGD, dim: int, seeds: int, time: float, seed: int
+) -> xr.Dataset:
     """Classification errors of the limit, and mean and standard error over runs of the chain, at equal α."""
     start = tl.Overlaps([[1.0]], [[0.1]])
     ends: Options = {"time": time, "save": 24}
     limit = tl.solve(problem, algorithm, tl.ODE(), start, **ends)
-    runs = tl.solve(problem, algorithm, tl.Chain(dim), start, seeds=seeds, seed=seed, **ends)
+    runs = tl.solve(
+        problem, algorithm, tl.Chain(dim), start, seeds=seeds, seed=seed, **ends
+    )
     return xr.Dataset(
         {
             "alpha": ("point", limit.alpha.values),
@@ -81,18 +97,29 @@ def _pair(problem: tl.Problem, algorithm: tl.SGD, dim: int, seeds: int, time: fl
     )
 
 
-def _verdict(found: dict[tuple[float, str], xr.Dataset], dim: int, seeds: int) -> Verdict:
+def _verdict(
+    found: dict[tuple[float, str], xr.Dataset], dim: int, seeds: int
+) -> Verdict:
     checks = []
     for (q, loss), runs in found.items():
         mean, error = runs.error.values[1:].T
         gap = mean - runs.limit.values[1:]
         what = f"{loss} loss, q = {q:g}: chain − ODE"
-        room: Options = {"resolution": RESOLUTION, "allowance": FINITE / dim, "freedom": seeds - 1.0}
+        room: Options = {
+            "resolution": RESOLUTION,
+            "allowance": FINITE / dim,
+            "freedom": seeds - 1.0,
+        }
         checks.append(largest(what, gap, error, **room))
     for q in dict.fromkeys(q for q, _ in found):
         ends = {loss: float(found[q, loss].limit[-1]) for loss in LOSSES}
         each = ", ".join(f"{loss} {value:.3f}" for loss, value in ends.items())
-        checks.append(holds(all(q < value < 0.5 for value in ends.values()), f"q = {q:g}: between q and 1/2: {each}"))
+        checks.append(
+            holds(
+                all(q < value < 0.5 for value in ends.values()),
+                f"q = {q:g}: between q and 1/2: {each}",
+            )
+        )
     return verdict("the error of every loss follows its equation", checks)
 
 
@@ -103,18 +130,44 @@ def draw(data: xr.Dataset) -> Figure:
     chosen = told(data)
     drawn, axes = sheet(len(chosen.flips), width=4.2)
     for ax, q in zip(axes, chosen.flips, strict=True):
-        for loss, colour, dash in zip(LOSSES, DIRECTIONS, ("-", "--", "-."), strict=False):
-            row = data.isel(row=int(np.flatnonzero((data.flips == q) & (data.loss == loss))[0]))
-            ax.plot(data.alpha, row.limit, dash, color=colour, label=f"ODE, {loss} loss")
+        for loss, colour, dash in zip(
+            LOSSES, DIRECTIONS, ("-", "--", "-."), strict=False
+        ):
+            row = data.isel(
+                row=int(np.flatnonzero((data.flips == q) & (data.loss == loss))[0])
+            )
+            ax.plot(
+                data.alpha, row.limit, dash, color=colour, label=f"ODE, {loss} loss"
+            )
             mean, error = row.error.values[1:].T
-            marks: Options = {"ls": "", "marker": MARKERS[loss], "ms": 3, "mfc": "none", "lw": 0.8}
-            ax.errorbar(data.alpha[1:], mean, 3 * error, color=colour, label=f"chain, {loss} loss", **marks)
+            marks: Options = {
+                "ls": "",
+                "marker": MARKERS[loss],
+                "ms": 3,
+                "mfc": "none",
+                "lw": 0.8,
+            }
+            ax.errorbar(
+                data.alpha[1:],
+                mean,
+                3 * error,
+                color=colour,
+                label=f"chain, {loss} loss",
+                **marks,
+            )
         if q:
             ax.axhline(q, color=GREY, lw=0.8, ls=":")
-        ax.set(xlabel=r"$\alpha$ = samples / $d$", title=f"{q:.0%} of the labels flipped" if q else "true labels")
+        ax.set(
+            xlabel=r"$\alpha$ = samples / $d$",
+            title=f"{q:.0%} of the labels flipped" if q else "true labels",
+        )
         ax.set_yscale("log")
     axes[0].set_ylabel("classification error")
     axes[0].legend(fontsize=7.5)
     sphere = "" if chosen.geometry == "free" else f", {chosen.geometry}"
-    headline(drawn, data, f"lr = {chosen.gamma:g}/d{sphere}; runs at d = {chosen.dim} (bars: 3 s.e.)")
+    headline(
+        drawn,
+        data,
+        f"lr = {chosen.gamma:g}/d{sphere}; runs at d = {chosen.dim} (bars: 3 s.e.)",
+    )
     return drawn

@@ -56,9 +56,13 @@ def corrections(
     steps change these in second order only, where the power is another one.
     """
     if delta <= 1 - mu:
-        raise InputError(f"Argument `delta` must be above 1 − mu, where gradient flow is the limit, but got {delta}.")
+        raise InputError(
+            f"Argument `delta` must be above 1 − mu, where gradient flow is the limit, but got {delta}."
+        )
     if len(set(dims)) < 3:
-        raise InputError(f"Argument `dims` must hold at least three dimensions, but got {dims}.")
+        raise InputError(
+            f"Argument `dims` must hold at least three dimensions, but got {dims}."
+        )
     problem = chosen_problem(target, activation, 2, width=2, noise=0.01)
     algorithm = tl.SGD(lr=gamma * tl.d**-delta, batch=tl.d**mu, geometry=geometry)
     given = [choice("names", name, NAMES) for name in names]
@@ -69,8 +73,12 @@ def corrections(
         found = part(f"d={dim}", partial(_ends, problem, algorithm, dim, time, names))
         for name in names:
             with_, without = ("none", "ode") if name == "steps" else ("all", name)
-            sizes[name].append(float(np.abs(found[with_].values - found[without].values).max()))
-    data = xr.Dataset({name: ("dim", values) for name, values in sizes.items()}, {"dim": list(dims)})
+            sizes[name].append(
+                float(np.abs(found[with_].values - found[without].values).max())
+            )
+    data = xr.Dataset(
+        {name: ("dim", values) for name, values in sizes.items()}, {"dim": list(dims)}
+    )
     expected = {
         "norm": 1 - mu - delta,
         "pairs": -delta,
@@ -79,7 +87,9 @@ def corrections(
         "steps": -delta,
     }
     expected = {name: expected[name] for name in sizes}
-    checks = [_falls(name, dims, data[name].values, power) for name, power in expected.items()]
+    checks = [
+        _falls(name, dims, data[name].values, power) for name, power in expected.items()
+    ]
     data["expected"] = "name", [expected[name] for name in names]
     data = data.assign_coords(name=list(names))
     judged = verdict("each correction goes away as its power of d", checks)
@@ -89,22 +99,39 @@ def corrections(
 def _falls(name: str, dims: tuple[int, ...], sizes: np.ndarray, power: float) -> Check:
     """Whether a correction has the power of d; one that plays no part in this task has none."""
     if (sizes < LEAST).any():
-        return unknown(f"slope of {name}: it changes M by less than {LEAST:g}, at least {LEAST:g} needed")
-    return between(f"slope of {name}", power - SHARE, power_law(dims, sizes).slope, power + SHARE)
+        return unknown(
+            f"slope of {name}: it changes M by less than {LEAST:g}, at least {LEAST:g} needed"
+        )
+    return between(
+        f"slope of {name}", power - SHARE, power_law(dims, sizes).slope, power + SHARE
+    )
 
 
-def _ends(problem: tl.Problem, algorithm: tl.SGD, dim: int, time: float, names: tuple[str, ...]) -> Variables:
+def _ends(
+    problem: tl.Problem,
+    algorithm: tl.SGD,
+    dim: int,
+    time: float,
+    names: tuple[str, ...],
+) -> Variables:
     """M at the last step before t, of the map with all corrections, without each, without all, and of the ODE."""
     start = tl.Overlaps(np.eye(2), [[0.3, 0.15], [0.0, 0.3]], dim=dim)
     steps = max(1, int(time * problem.p / algorithm.lr(dim)))
-    methods: Options = {name: tl.Map(dim, without=(name,)) for name in names if name != "steps"}
+    methods: Options = {
+        name: tl.Map(dim, without=(name,)) for name in names if name != "steps"
+    }
     methods |= {"all": tl.Map(dim)}
     if "steps" in names:
         methods["none"] = tl.Map(dim, without=ALL)
-    ends = {name: tl.solve(problem, algorithm, m, start, steps=steps, save=1) for name, m in methods.items()}
+    ends = {
+        name: tl.solve(problem, algorithm, m, start, steps=steps, save=1)
+        for name, m in methods.items()
+    }
     if "steps" in names:
         exact = steps * algorithm.lr(dim) / problem.p
-        ends["ode"] = tl.solve(problem, algorithm, tl.ODE(rtol=1e-11), start, time=exact, save=1)
+        ends["ode"] = tl.solve(
+            problem, algorithm, tl.ODE(rtol=1e-11), start, time=exact, save=1
+        )
     return {name: run.M.values[0, -1] for name, run in ends.items()}
 
 
@@ -116,11 +143,30 @@ def draw(data: xr.Dataset) -> Figure:
     fine = np.geomspace(float(data.dim[0]), float(data.dim[-1]), 50)
     for i, name in enumerate(data.name.values):
         power, values = float(data.expected[i]), data[name].values
-        ax.plot(data.dim, values, MARKERS[name], color=DIRECTIONS[i], ms=5.5, label=f"{name}")
+        ax.plot(
+            data.dim,
+            values,
+            MARKERS[name],
+            color=DIRECTIONS[i],
+            ms=5.5,
+            label=f"{name}",
+        )
         line = values[-1] * (fine / fine[-1]) ** power
-        ax.plot(fine, line, color=DIRECTIONS[i], lw=1, label=rf"predicted $d^{{{power:.3g}}}$")
+        ax.plot(
+            fine,
+            line,
+            color=DIRECTIONS[i],
+            lw=1,
+            label=rf"predicted $d^{{{power:.3g}}}$",
+        )
     ax.set(xscale="log", yscale="log", xlabel="dimension $d$")
-    ax.set_ylabel(rf"largest change of $M$ at $t = {told(data).time:g}$", color=COLOURS["theory"])
+    ax.set_ylabel(
+        rf"largest change of $M$ at $t = {told(data).time:g}$", color=COLOURS["theory"]
+    )
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    headline(figure, data, "What each term of the mean step at finite $d$ changes, against its predicted power")
+    headline(
+        figure,
+        data,
+        "What each term of the mean step at finite $d$ changes, against its predicted power",
+    )
     return figure

@@ -18,9 +18,23 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.gallery.shared.batching import ALGORITHMS, SHARE, hermite, law, recovered, rounding
+from twolayer.gallery.shared.batching import (
+    ALGORITHMS,
+    SHARE,
+    hermite,
+    law,
+    recovered,
+    rounding,
+)
 from twolayer.gallery.shared.drawing import ALGORITHMS as LOOKS
-from twolayer.gallery.shared.drawing import headline, known, median_points, sheet, task_of, told
+from twolayer.gallery.shared.drawing import (
+    headline,
+    known,
+    median_points,
+    sheet,
+    task_of,
+    told,
+)
 from twolayer.gallery.shared.judging import Verdict, holds, near, unknown, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
@@ -64,16 +78,30 @@ def correlation_loss(
     paths, found = {}, {}
     for mu in times:
         for name in ALGORITHMS:
-            arguments = (problem, law(name, mu, half - mu, gamma, n0), dim, _steps(mu - half, dim, steps), seeds, seed)
+            arguments = (
+                problem,
+                law(name, mu, half - mu, gamma, n0),
+                dim,
+                _steps(mu - half, dim, steps),
+                seeds,
+                seed,
+            )
             paths[mu, name] = part(f"path-{name}-{mu:g}", partial(_path, *arguments))
     for mu in mus:
         for name in ALGORITHMS:
             algorithm = law(name, mu, half - mu, gamma, n0)
-            options: Options = {"seeds": seeds, "steps": steps * tl.d ** (0.25 + half - mu)}
+            options: Options = {
+                "seeds": seeds,
+                "steps": steps * tl.d ** (0.25 + half - mu),
+            }
             options["batch_sums"] = "gaussian" if width == 1 else "exact"
-            found[mu, name] = recovered(f"{name}-{mu:g}", problem, algorithm, dims, seed, **options)
+            found[mu, name] = recovered(
+                f"{name}-{mu:g}", problem, algorithm, dims, seed, **options
+            )
     rows = [
-        (mu, name, dim_, m) for (mu, name), run in found.items() for dim_, m in zip(run.dims, run.medians, strict=True)
+        (mu, name, dim_, m)
+        for (mu, name), run in found.items()
+        for dim_, m in zip(run.dims, run.medians, strict=True)
     ]
     data = xr.Dataset(
         {
@@ -81,9 +109,18 @@ def correlation_loss(
             "algorithm": ("row", [r[1] for r in rows]),
             "dim": ("row", [r[2] for r in rows]),
             "steps": ("row", [r[3].value for r in rows]),
-            **{f"steps_{k}": ("row", [getattr(r[3], k) for r in rows]) for k in ("low", "high")},
-            **{f"path_{n}_{mu:g}": ((f"point_{mu:g}", "quantile"), p.overlap.values) for (mu, n), p in paths.items()},
-            **{f"step_{mu:g}": (f"point_{mu:g}", p.step.values) for (mu, _), p in paths.items()},
+            **{
+                f"steps_{k}": ("row", [getattr(r[3], k) for r in rows])
+                for k in ("low", "high")
+            },
+            **{
+                f"path_{n}_{mu:g}": ((f"point_{mu:g}", "quantile"), p.overlap.values)
+                for (mu, n), p in paths.items()
+            },
+            **{
+                f"step_{mu:g}": (f"point_{mu:g}", p.step.values)
+                for (mu, _), p in paths.items()
+            },
         }
     )
     data["theta"] = "row", [known(_at(ell, mu, name).theta) for mu, name, _, _ in rows]
@@ -100,29 +137,54 @@ def _steps(beyond: float, dim: int, steps: int) -> int:
     return max(50, round(steps * dim ** (0.25 - beyond)))
 
 
-def _path(problem: tl.Problem, algorithm: tl.SGD, dim: int, steps: int, seeds: int, seed: int) -> Variables:
+def _path(
+    problem: tl.Problem, algorithm: tl.SGD, dim: int, steps: int, seeds: int, seed: int
+) -> Variables:
     from twolayer.analysis.weak_recovery import oriented
 
     starts = oriented(problem, tl.Overlaps.random(problem, dim, seed, size=seeds))
-    run = tl.solve(problem, algorithm, tl.Chain(dim, batch_sums="exact"), starts, steps=steps, save=50, seed=seed)
+    run = tl.solve(
+        problem,
+        algorithm,
+        tl.Chain(dim, batch_sums="exact"),
+        starts,
+        steps=steps,
+        save=50,
+        seed=seed,
+    )
     norm = np.sqrt((run.M.values**2).sum((2, 3)) / problem.p)
-    return {"step": run.step.values, "overlap": np.quantile(norm, [0.1, 0.5, 0.9], axis=0).T}
+    return {
+        "step": run.step.values,
+        "overlap": np.quantile(norm, [0.1, 0.5, 0.9], axis=0).T,
+    }
 
 
 def _verdict(
-    ell: int, paths: dict[tuple[float, str], xr.Dataset], found: dict[tuple[float, str], WeakRecovery]
+    ell: int,
+    paths: dict[tuple[float, str], xr.Dataset],
+    found: dict[tuple[float, str], WeakRecovery],
 ) -> Verdict:
     checks = []
     for (mu, name), run in found.items():
         expected = _at(ell, mu, name)
         where, fit = f"{name}, μ = {mu:g}", run.fit()
         if run.learned != expected.learns or not expected.learns:
-            seen, said = ("learns" if x else "does not learn" for x in (run.learned, expected.learns))
+            seen, said = (
+                "learns" if x else "does not learn"
+                for x in (run.learned, expected.learns)
+            )
             checks.append(
-                holds(run.learned == expected.learns, f"{where}: {seen} at d = {run.dims[-1]}, {said} predicted")
+                holds(
+                    run.learned == expected.learns,
+                    f"{where}: {seen} at d = {run.dims[-1]}, {said} predicted",
+                )
             )
         elif fit is None or expected.theta is None:
-            checks.append(unknown(f"{where}: no exponent from d = {', '.join(map(str, run.dims))}"))
+            checks.append(
+                unknown(
+                    f"{where}: no exponent from d = {', '.join(map(str, run.dims))}"
+                )
+            )
         else:
             checks.append(
                 near(
@@ -136,7 +198,10 @@ def _verdict(
                     digits=2,
                 )
             )
-    ends = [f"{n} {float(p.overlap[-1, 1]):.2f} (μ = {mu:g})" for (mu, n), p in paths.items()]
+    ends = [
+        f"{n} {float(p.overlap[-1, 1]):.2f} (μ = {mu:g})"
+        for (mu, n), p in paths.items()
+    ]
     claim = "larger batches need the correlation loss or the sphere, and then take d^θ steps as predicted"
     return verdict(claim, checks, "Final overlap " + ", ".join(ends) if ends else "")
 
@@ -152,27 +217,49 @@ def draw(data: xr.Dataset) -> Figure:
             low, middle, high = data[f"path_{name}_{mu:g}"].values.T
             step = data[f"step_{mu:g}"]
             ax.fill_between(step, low, high, color=COLOURS[name], alpha=0.2, lw=0)
-            ax.plot(step, middle, color=COLOURS[name], ls=look["ls"], label=look["label"])
+            ax.plot(
+                step, middle, color=COLOURS[name], ls=look["ls"], label=look["label"]
+            )
         ax.set(xlabel="step", ylim=(0, 1.02))
-        ax.set_title(rf"$\mu = {mu:g}$, $\delta = {chosen.ell / 2 - mu:g}$, $d = {chosen.dim}$")
+        ax.set_title(
+            rf"$\mu = {mu:g}$, $\delta = {chosen.ell / 2 - mu:g}$, $d = {chosen.dim}$"
+        )
     axes[0].set_ylabel(r"$\|M\|_F/\sqrt{p}$")
     for ax, mu in zip(axes[len(chosen.times) :], chosen.mus, strict=True):
         for name, look in LOOKS.items():
-            own = data.isel(row=np.flatnonzero((data.mu.values == mu) & (data.algorithm.values == name)))
+            own = data.isel(
+                row=np.flatnonzero(
+                    (data.mu.values == mu) & (data.algorithm.values == name)
+                )
+            )
             median_points(ax, own.dim, own, "steps", COLOURS[name], "_", look["marker"])
             steps, theta = own.steps.values, float(own.theta[0])
             at = np.flatnonzero(np.isfinite(steps))
             if at.size and np.isfinite(theta):
                 fine = np.geomspace(float(own.dim[0]), float(own.dim[-1]), 30)
                 through = steps[at[-1]] * (fine / float(own.dim[at[-1]])) ** theta
-                ax.plot(fine, through, look["ls"], color=COLOURS[name], lw=1, label=rf"$d^{{{theta:g}}}$, {name}")
+                ax.plot(
+                    fine,
+                    through,
+                    look["ls"],
+                    color=COLOURS[name],
+                    lw=1,
+                    label=rf"$d^{{{theta:g}}}$, {name}",
+                )
             else:
                 ax.plot([], [], " ", label=f"{name}: not learned")
-        ax.set(xscale="log", yscale="log", xlabel="dimension $d$", title=rf"$\mu = {mu:g}$: steps to $\|M\|_F = 1/2$")
+        ax.set(
+            xscale="log",
+            yscale="log",
+            xlabel="dimension $d$",
+            title=rf"$\mu = {mu:g}$: steps to $\|M\|_F = 1/2$",
+        )
         ax.set_xticks(chosen.dims, [str(n) for n in chosen.dims])
         ax.minorticks_off()
         ax.legend(fontsize=7.5, title="lines: predicted", title_fontsize=7.5)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3
+    )
     headline(
         figure,
         data,

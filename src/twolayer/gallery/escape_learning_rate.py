@@ -13,9 +13,23 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.gallery.shared.drawing import headline, known, plain_ticks, points, power, sheet, task_of, told
+from twolayer.gallery.shared.drawing import (
+    headline,
+    known,
+    plain_ticks,
+    points,
+    power,
+    sheet,
+    task_of,
+    told,
+)
 from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
-from twolayer.gallery.shared.measuring import measured, on_sphere, phase_retrieval, predicted
+from twolayer.gallery.shared.measuring import (
+    measured,
+    on_sphere,
+    phase_retrieval,
+    predicted,
+)
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
 
@@ -51,15 +65,37 @@ def escape_learning_rate(
     for gamma in highest * np.array(sorted(fractions)):
         algorithm = on_sphere(gamma, geometry)
         theory, end, allowance = predicted(problem, algorithm, dim, threshold)
-        passage = measured(problem, algorithm, tl.Chain(dim), starts, threshold, end, seed)
+        passage = measured(
+            problem, algorithm, tl.Chain(dim), starts, threshold, end, seed
+        )
         lost = passage.censored + passage.diverged
-        rows.append((gamma, passage.mean, passage.standard_error, known(theory.corrected), allowance, lost))
+        rows.append(
+            (
+                gamma,
+                passage.mean,
+                passage.standard_error,
+                known(theory.corrected),
+                allowance,
+                lost,
+            )
+        )
     table = np.array(rows).T
-    columns = dict(zip(("time", "error", "predicted", "allowance", "lost"), table[1:], strict=True))
+    columns = dict(
+        zip(("time", "error", "predicted", "allowance", "lost"), table[1:], strict=True)
+    )
     grid = highest * np.linspace(0.04, 0.96, 93)
-    theories = [tl.escape_time(problem, on_sphere(gamma, geometry), dim, threshold).steps for gamma in grid]
-    lines = {name: ("grid", [known(getattr(theory, name)) for theory in theories]) for name in LINES}
-    data = xr.Dataset({**{k: ("lr", v) for k, v in columns.items()}, **lines}, {"lr": table[0], "grid": grid})
+    theories = [
+        tl.escape_time(problem, on_sphere(gamma, geometry), dim, threshold).steps
+        for gamma in grid
+    ]
+    lines = {
+        name: ("grid", [known(getattr(theory, name)) for theory in theories])
+        for name in LINES
+    }
+    data = xr.Dataset(
+        {**{k: ("lr", v) for k, v in columns.items()}, **lines},
+        {"lr": table[0], "grid": grid},
+    )
     data["steps"] = data.time * dim / data.lr
     data["optimum"], data["highest"] = tl.optimal_lr(problem).coefficient, highest
     return Finding(data, _verdict(data, seeds), task_of(problem))
@@ -67,7 +103,10 @@ def escape_learning_rate(
 
 def _verdict(data: xr.Dataset, seeds: int) -> Verdict:
     gap = data.time - data.predicted
-    best, least = (float(x[np.nanargmin(y.values)]) for x, y in ((data.lr, data.steps), (data.grid, data.corrected)))
+    best, least = (
+        float(x[np.nanargmin(y.values)])
+        for x, y in ((data.lr, data.steps), (data.grid, data.corrected))
+    )
     checks = [
         largest(
             f"time − corrected time at {data.sizes['lr']} rates, {FAR:.0%} of the time resolved",
@@ -77,13 +116,20 @@ def _verdict(data: xr.Dataset, seeds: int) -> Verdict:
             resolution=FAR * data.predicted,
             freedom=seeds - 1,
         ),
-        holds(data.lost.max() == 0, f"{int(data.lost.max())} runs at one rate did not escape, none expected"),
+        holds(
+            data.lost.max() == 0,
+            f"{int(data.lost.max())} runs at one rate did not escape, none expected",
+        ),
     ]
     note = (
         f"Measured − corrected is {float((gap / data.error).mean()):+.2f} standard errors on average; fewest steps "
         f"measured at γ = {best:.4f}, γ_opt = {float(data.optimum):.4f}, with the correction {least:.4f}"
     )
-    return verdict("steps of escape follow the corrected formula over the admissible range", checks, note)
+    return verdict(
+        "steps of escape follow the corrected formula over the admissible range",
+        checks,
+        note,
+    )
 
 
 def draw(data: xr.Dataset) -> Figure:
@@ -94,15 +140,31 @@ def draw(data: xr.Dataset) -> Figure:
     figure, (ax,) = sheet(1, width=6.4, height=4.2)
     highest, dim = float(data.highest), chosen.dim
     ax.axvspan(0, highest, color=GREY, alpha=0.1, lw=0, label="admissible")
-    ax.axvline(float(data.optimum), color=GREY, ls=":", lw=1.2, label=r"$\gamma_{\mathrm{opt}} = 1/(12 + \Delta)$")
+    ax.axvline(
+        float(data.optimum),
+        color=GREY,
+        ls=":",
+        lw=1.2,
+        label=r"$\gamma_{\mathrm{opt}} = 1/(12 + \Delta)$",
+    )
     for name, style in LINES.items():
         ax.plot(data.grid, data[name] / dim, style, color=COLOURS[name], label=name)
     label = f"chain, {chosen.seeds} runs, 2 s.e."
     points(ax, data.lr, data.steps / dim, data.error / data.lr, COLOURS["chain"], label)
-    low, high = float(data.annealed.min()) / dim, float(max(data.steps.max(), data.quenched.min() * 4)) / dim
+    low, high = (
+        float(data.annealed.min()) / dim,
+        float(max(data.steps.max(), data.quenched.min() * 4)) / dim,
+    )
     ax.set(xlim=(0, 1.08 * highest), ylim=(0.75 * low, 1.3 * high), yscale="log")
-    ax.set(xlabel=r"learning rate $\gamma = d\cdot\mathrm{lr}$", ylabel=r"steps per dimension $n_{\mathrm{ext}}/d$")
+    ax.set(
+        xlabel=r"learning rate $\gamma = d\cdot\mathrm{lr}$",
+        ylabel=r"steps per dimension $n_{\mathrm{ext}}/d$",
+    )
     plain_ticks(ax.yaxis)
     ax.legend(loc="upper center", ncols=2)
-    headline(figure, data, rf"Steps of escape, {chosen.geometry} SGD, $d = {power(dim)}$, $T = {chosen.threshold:g}$")
+    headline(
+        figure,
+        data,
+        rf"Steps of escape, {chosen.geometry} SGD, $d = {power(dim)}$, $T = {chosen.threshold:g}$",
+    )
     return figure

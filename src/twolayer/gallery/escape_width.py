@@ -16,9 +16,31 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.analysis.escape_formulas import annealed_time
-from twolayer.gallery.shared.drawing import headline, known, plain_ticks, points, power, sheet, task_of, told
-from twolayer.gallery.shared.judging import Check, Verdict, holds, largest, near, verdict
-from twolayer.gallery.shared.measuring import growth, measured, on_sphere, phase_retrieval, predicted
+from twolayer.gallery.shared.drawing import (
+    headline,
+    known,
+    plain_ticks,
+    points,
+    power,
+    sheet,
+    task_of,
+    told,
+)
+from twolayer.gallery.shared.judging import (
+    Check,
+    Verdict,
+    holds,
+    largest,
+    near,
+    verdict,
+)
+from twolayer.gallery.shared.measuring import (
+    growth,
+    measured,
+    on_sphere,
+    phase_retrieval,
+    predicted,
+)
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Variables
@@ -27,7 +49,11 @@ from twolayer.numerics.statistics import standard_error
 
 FAR = 0.3  # of times and of the gain: deviations that must be seen
 SHARE = 0.05  # of the time: what linear growth and the mean effect of noise leave out for several neurons
-STARTS, FEW, WIDE = 32, 4, 50  # starts of the ODE, and of more neurons than so many: it costs p³, and they differ less
+STARTS, FEW, WIDE = (
+    32,
+    4,
+    50,
+)  # starts of the ODE, and of more neurons than so many: it costs p³, and they differ less
 
 
 @figure(
@@ -72,63 +98,127 @@ def escape_width(
     """
     positive_integer("seeds", seeds, 2)
     positive_integer("runs", runs, 2)
-    every, many = np.arange(1, max(widths) + 1), np.unique(np.geomspace(1, max(wide), 25).round().astype(int))
-    problems = {int(p): phase_retrieval(int(p), noise) for p in {*every, *ratios, *wide, *many}}
-    at_best = {p: on_sphere(tl.optimal_lr(problems[p]).coefficient, geometry) for p in every.tolist()}
+    every, many = (
+        np.arange(1, max(widths) + 1),
+        np.unique(np.geomspace(1, max(wide), 25).round().astype(int)),
+    )
+    problems = {
+        int(p): phase_retrieval(int(p), noise) for p in {*every, *ratios, *wide, *many}
+    }
+    at_best = {
+        p: on_sphere(tl.optimal_lr(problems[p]).coefficient, geometry)
+        for p in every.tolist()
+    }
     at_rho = {p: on_sphere(rho * p, geometry) for p in problems}
-    best = np.array([_measure(problems[p], at_best[p], dim, small, seeds, seed) for p in widths])
-    fixed = np.array([[_measure(problems[p], at_rho[p], n, threshold, runs, seed) for n in dims] for p in ratios])
+    best = np.array(
+        [_measure(problems[p], at_best[p], dim, small, seeds, seed) for p in widths]
+    )
+    fixed = np.array(
+        [
+            [_measure(problems[p], at_rho[p], n, threshold, runs, seed) for n in dims]
+            for p in ratios
+        ]
+    )
     names = ("time", "error", "annealed", "quenched", "corrected", "allowance", "lost")
     data = xr.Dataset(
         {name: ("width", best[:, i]) for i, name in enumerate(names)}
-        | {f"fixed_{name}": (("ratio", "dim"), fixed[:, :, i]) for i, name in enumerate(names)},
+        | {
+            f"fixed_{name}": (("ratio", "dim"), fixed[:, :, i])
+            for i, name in enumerate(names)
+        },
         {"width": list(widths), "ratio": list(ratios), "dim": list(dims)},
     )
-    per_time = dim * data.width / xr.DataArray([at_best[p].lr.coefficient for p in widths], dims="width")
+    per_time = (
+        dim
+        * data.width
+        / xr.DataArray([at_best[p].lr.coefficient for p in widths], dims="width")
+    )
     for name in ("time", "error", "annealed", "quenched", "corrected"):
         data[f"{name}_steps"] = data[name] * per_time
-    lines = np.array([_lines(problems[p], sgd, dim, small, seed) for p, sgd in at_best.items()])
+    lines = np.array(
+        [_lines(problems[p], sgd, dim, small, seed) for p, sgd in at_best.items()]
+    )
     for i, name in enumerate(("annealed", "quenched", "corrected")):
         data[f"{name}_line"] = "every", lines[:, i] * dim
     cs = {p: growth(problem, rho)[0] for p, problem in problems.items()}
     over = [
-        [_over_annealed(problems[p], at_rho[p], cs[p], n, wide_threshold, seed) for n in wide_dims]
+        [
+            _over_annealed(problems[p], at_rho[p], cs[p], n, wide_threshold, seed)
+            for n in wide_dims
+        ]
         for p in many.tolist()
     ]
     data["quenched_over"] = ("many", "wide_dim"), np.array(over)
     data = data.assign_coords(every=every, many=many)
     fine = np.geomspace(1, max(widths), 60)
     data["gain"] = ("width", [tl.escape.escape_gain(problems[p]) for p in widths])
-    data["gain_line"] = "fine", (6 + noise / 2) / (1 + 1 / fine + 4 / fine**2 + noise / 2)
+    data["gain_line"] = (
+        "fine",
+        (6 + noise / 2) / (1 + 1 / fine + 4 / fine**2 + noise / 2),
+    )
     data["gain_limit"] = (12 + noise) / (2 + noise)
-    cells = [[_ratio(problems[p], at_rho[p], cs[p], n, wide_threshold, seed) for n in wide_dims] for p in wide]
+    cells = [
+        [
+            _ratio(problems[p], at_rho[p], cs[p], n, wide_threshold, seed)
+            for n in wide_dims
+        ]
+        for p in wide
+    ]
     for i, name in enumerate(("ode", "ode_error", "wide_annealed", "wide_quenched")):
-        data[name] = ("wide", "wide_dim"), np.array([[cell[i] for cell in row] for row in cells])
+        data[name] = (
+            ("wide", "wide_dim"),
+            np.array([[cell[i] for cell in row] for row in cells]),
+        )
     data = data.assign_coords(fine=fine, wide=list(wide), wide_dim=list(wide_dims))
-    return Finding(data, _verdict(data, seeds, runs), task_of(problems[1]).replace("p = 1", "width p"))
+    return Finding(
+        data,
+        _verdict(data, seeds, runs),
+        task_of(problems[1]).replace("p = 1", "width p"),
+    )
 
 
-def _lines(problem: tl.Problem, algorithm: tl.SGD, dim: int, threshold: float, seed: int) -> list[float]:
+def _lines(
+    problem: tl.Problem, algorithm: tl.SGD, dim: int, threshold: float, seed: int
+) -> list[float]:
     """Steps per dimension by the three formulas."""
     p, gamma = problem.p, algorithm.lr.coefficient
 
     def compute() -> Variables:
         theory = predicted(problem, algorithm, dim, threshold, seed).theory
-        return {"row": [known(x) * p / gamma for x in (theory.annealed, theory.quenched, theory.corrected)]}
+        return {
+            "row": [
+                known(x) * p / gamma
+                for x in (theory.annealed, theory.quenched, theory.corrected)
+            ]
+        }
 
     return [float(x) for x in part(f"line p={p}", compute).row.values]
 
 
 def _law(
-    problem: tl.Problem, algorithm: tl.SGD, c: float, dim: int, threshold: float, seed: int
+    problem: tl.Problem,
+    algorithm: tl.SGD,
+    c: float,
+    dim: int,
+    threshold: float,
+    seed: int,
 ) -> tuple[np.ndarray, float]:
     """The quenched formula at random starts of several neurons, and the annealed one."""
     samples = max(64, 20_000 // problem.p)
-    law = tl.escape.passage_law(problem, algorithm, dim, threshold, samples=samples, seed=seed)
+    law = tl.escape.passage_law(
+        problem, algorithm, dim, threshold, samples=samples, seed=seed
+    )
     return law, annealed_time(problem.p, dim, threshold, c)
 
 
-def _over_annealed(problem: tl.Problem, algorithm: tl.SGD, c: float, dim: int, threshold: float, seed: int) -> float:
+def _over_annealed(
+    problem: tl.Problem,
+    algorithm: tl.SGD,
+    c: float,
+    dim: int,
+    threshold: float,
+    seed: int,
+) -> float:
     """The quenched formula over the annealed one."""
     if problem.p == 1:
         found = tl.escape_time(problem, algorithm, dim, threshold)
@@ -137,16 +227,34 @@ def _over_annealed(problem: tl.Problem, algorithm: tl.SGD, c: float, dim: int, t
     return float(law.mean() / annealed)
 
 
-def _ratio(problem: tl.Problem, algorithm: tl.SGD, c: float, dim: int, threshold: float, seed: int) -> list[float]:
+def _ratio(
+    problem: tl.Problem,
+    algorithm: tl.SGD,
+    c: float,
+    dim: int,
+    threshold: float,
+    seed: int,
+) -> list[float]:
     """Mean exit time of the ODE over random starts with its error, and both formulas."""
 
     def compute() -> Variables:
         if problem.p == 1:
             found = tl.escape_time(problem, algorithm, dim, threshold)
-            return {"row": [found.ode, found.ode_error, known(found.annealed), known(found.quenched)]}
+            return {
+                "row": [
+                    found.ode,
+                    found.ode_error,
+                    known(found.annealed),
+                    known(found.quenched),
+                ]
+            }
         law, annealed = _law(problem, algorithm, c, dim, threshold, seed)
-        starts = tl.Overlaps.random(problem, dim, seed, size=STARTS if problem.p <= WIDE else FEW)
-        exits = measured(problem, algorithm, tl.ODE(), starts, threshold, 3 * annealed + 5 / c, seed).times
+        starts = tl.Overlaps.random(
+            problem, dim, seed, size=STARTS if problem.p <= WIDE else FEW
+        )
+        exits = measured(
+            problem, algorithm, tl.ODE(), starts, threshold, 3 * annealed + 5 / c, seed
+        ).times
         # start by start the ODE is close to the formula: only their difference is averaged over the few
         beyond = exits - law[: len(exits)]
         error = np.hypot(*(standard_error(x) for x in (law, beyond)))
@@ -155,7 +263,14 @@ def _ratio(problem: tl.Problem, algorithm: tl.SGD, c: float, dim: int, threshold
     return [float(x) for x in part(f"wide p={problem.p},d={dim}", compute).row.values]
 
 
-def _measure(problem: tl.Problem, algorithm: tl.SGD, dim: int, threshold: float, seeds: int, seed: int) -> list[float]:
+def _measure(
+    problem: tl.Problem,
+    algorithm: tl.SGD,
+    dim: int,
+    threshold: float,
+    seeds: int,
+    seed: int,
+) -> list[float]:
     theory, end, left_out = predicted(problem, algorithm, dim, threshold, seed)
     starts = tl.Overlaps.random(problem, dim, seed, size=seeds)
     passage = measured(problem, algorithm, tl.Chain(dim), starts, threshold, end, seed)
@@ -168,10 +283,22 @@ def _measure(problem: tl.Problem, algorithm: tl.SGD, dim: int, threshold: float,
 
 def _verdict(data: xr.Dataset, seeds: int, runs: int) -> Verdict:
     def follows(prefix: str, what: str, runs: int) -> Check:
-        columns = [data[f"{prefix}{name}"].values for name in ("time", "corrected", "error", "allowance")]
-        time, expected, error, room = (x[np.isfinite(columns[1])] for x in columns)  # where the formula holds
+        columns = [
+            data[f"{prefix}{name}"].values
+            for name in ("time", "corrected", "error", "allowance")
+        ]
+        time, expected, error, room = (
+            x[np.isfinite(columns[1])] for x in columns
+        )  # where the formula holds
         resolution = FAR * expected
-        return largest(what, time - expected, error, allowance=room, resolution=resolution, freedom=runs - 1)
+        return largest(
+            what,
+            time - expected,
+            error,
+            allowance=room,
+            resolution=resolution,
+            freedom=runs - 1,
+        )
 
     last, first = data.isel(width=-1), data.isel(width=0)
     gain = float(first.time_steps / last.time_steps)
@@ -180,7 +307,8 @@ def _verdict(data: xr.Dataset, seeds: int, runs: int) -> Verdict:
     far = data.isel(dim=-1)
     gaps = np.abs(data.wide_quenched / data.wide_annealed - 1).values
     ratios = ", ".join(
-        f"{float(far.fixed_time[i] / far.fixed_quenched[i]):.3f} (p = {p})" for i, p in enumerate(data.ratio.values)
+        f"{float(far.fixed_time[i] / far.fixed_quenched[i]):.3f} (p = {p})"
+        for i, p in enumerate(data.ratio.values)
     )
     lost = int(data.lost.max() + data.fixed_lost.max())
     checks = [
@@ -207,7 +335,11 @@ def _verdict(data: xr.Dataset, seeds: int, runs: int) -> Verdict:
         f"The gain is {float(last.gain / first.gain):.2f} to leading order; measured over quenched time at d = "
         f"{int(far.dim)}: {ratios}"
     )
-    return verdict("wide networks escape in fewer steps, by the factor of the corrected formula", checks, note)
+    return verdict(
+        "wide networks escape in fewer steps, by the factor of the corrected formula",
+        checks,
+        note,
+    )
 
 
 def draw(data: xr.Dataset) -> Figure:
@@ -217,22 +349,66 @@ def draw(data: xr.Dataset) -> Figure:
     chosen = told(data)
     figure, (left, gain, ratio, right) = sheet(2, rows=2)
     for name, style in {"annealed": "--", "quenched": "-.", "corrected": "-"}.items():
-        left.plot(data.every, data[f"{name}_line"] / chosen.dim, style, color=COLOURS[name], label=name)
-    points(left, data.width, data.time_steps / chosen.dim, data.error_steps / chosen.dim, COLOURS["chain"], "chain")
-    left.set(xlabel="width $p$", ylabel=r"steps per dimension $n_{\mathrm{ext}}/d$", ylim=(0, None), xticks=data.width)
-    left.set_title(rf"at $\gamma_{{\mathrm{{opt}}}}(p)$, $d = {power(chosen.dim)}$, $T = {chosen.small:g}$")
+        left.plot(
+            data.every,
+            data[f"{name}_line"] / chosen.dim,
+            style,
+            color=COLOURS[name],
+            label=name,
+        )
+    points(
+        left,
+        data.width,
+        data.time_steps / chosen.dim,
+        data.error_steps / chosen.dim,
+        COLOURS["chain"],
+        "chain",
+    )
+    left.set(
+        xlabel="width $p$",
+        ylabel=r"steps per dimension $n_{\mathrm{ext}}/d$",
+        ylim=(0, None),
+        xticks=data.width,
+    )
+    left.set_title(
+        rf"at $\gamma_{{\mathrm{{opt}}}}(p)$, $d = {power(chosen.dim)}$, $T = {chosen.small:g}$"
+    )
     left.legend()
 
     first = data.isel(width=0)
     fewer = first.time_steps / data.time_steps
-    error = fewer * np.hypot(first.error / first.time, data.error / data.time).where(data.width > first.width, 0.0)
-    gain.plot(data.fine, data.gain_line, "--", color=COLOURS["annealed"], label="leading order, $C_1/C_p$")
+    error = fewer * np.hypot(first.error / first.time, data.error / data.time).where(
+        data.width > first.width, 0.0
+    )
+    gain.plot(
+        data.fine,
+        data.gain_line,
+        "--",
+        color=COLOURS["annealed"],
+        label="leading order, $C_1/C_p$",
+    )
     limit = float(data.gain_limit)
-    gain.axhline(limit, color=GREY, ls=":", lw=1.2, label=rf"$(12+\Delta)/(2+\Delta) = {limit:.3g}$")
+    gain.axhline(
+        limit,
+        color=GREY,
+        ls=":",
+        lw=1.2,
+        label=rf"$(12+\Delta)/(2+\Delta) = {limit:.3g}$",
+    )
     finite = data.corrected_line[0] / data.corrected_line
-    gain.plot(data.every, finite, color=COLOURS["corrected"], label=f"corrected formula, $d = {power(chosen.dim)}$")
+    gain.plot(
+        data.every,
+        finite,
+        color=COLOURS["corrected"],
+        label=f"corrected formula, $d = {power(chosen.dim)}$",
+    )
     points(gain, data.width, fewer, error, COLOURS["chain"], "chain")
-    gain.set(xlabel="width $p$", ylabel="steps of one neuron / steps", ylim=(0, None), xticks=data.width)
+    gain.set(
+        xlabel="width $p$",
+        ylabel="steps of one neuron / steps",
+        ylim=(0, None),
+        xticks=data.width,
+    )
     gain.set_title("gain of width")
     gain.legend(loc="lower right")
 
@@ -240,10 +416,18 @@ def draw(data: xr.Dataset) -> Figure:
         row = data.isel(wide_dim=i)
         under = row.wide_annealed
         points(
-            ratio, data.wide, row.ode / under, row.ode_error / under, DIRECTIONS[i], f"ODE, $d = {d}$", "os^D"[i % 4]
+            ratio,
+            data.wide,
+            row.ode / under,
+            row.ode_error / under,
+            DIRECTIONS[i],
+            f"ODE, $d = {d}$",
+            "os^D"[i % 4],
         )
         label = "quenched formula" if i == 0 else "_"
-        ratio.plot(data.many, row.quenched_over, "-.", color=DIRECTIONS[i], lw=1.1, label=label)
+        ratio.plot(
+            data.many, row.quenched_over, "-.", color=DIRECTIONS[i], lw=1.1, label=label
+        )
     ratio.axhline(1, color=COLOURS["theory"], lw=0.9, label="annealed formula")
     ratio.set(xscale="log", xlabel="width $p$", ylabel="exit time / annealed formula")
     plain_ticks(ratio.xaxis)
@@ -256,7 +440,16 @@ def draw(data: xr.Dataset) -> Figure:
             under = row[f"fixed_{name}"]
             face = "none" if name == "annealed" else None
             over, error = row.fixed_time / under, row.fixed_error / under
-            points(right, data.dim, over, error, DIRECTIONS[i], f"$p = {p}$, {name}", marker + style, face)
+            points(
+                right,
+                data.dim,
+                over,
+                error,
+                DIRECTIONS[i],
+                f"$p = {p}$, {name}",
+                marker + style,
+                face,
+            )
     right.axhline(1, color=COLOURS["theory"], lw=0.9)
     right.set(xscale="log", xlabel="dimension $d$", ylabel="time of SGD / formula")
     right.set_title(rf"at $\gamma/p = {chosen.rho:g}$, $T = {chosen.threshold:g}$")
@@ -264,5 +457,7 @@ def draw(data: xr.Dataset) -> Figure:
     low, high = right.get_ylim()
     right.set_ylim(low, high + 0.35 * (high - low))  # room for the legend
     right.legend(ncols=2, loc="upper right", fontsize=7.5)
-    headline(figure, data, f"Escape of wide networks, {chosen.geometry} SGD (bars: 2 s.e.)")
+    headline(
+        figure, data, f"Escape of wide networks, {chosen.geometry} SGD (bars: 2 s.e.)"
+    )
     return figure

@@ -59,10 +59,19 @@ def gaussian_surrogate(
     geometry: str = "free",
 ) -> Finding:
     """Two neurons learn a function of one direction, in one pass over the rows; latent directions from few to many."""
-    problem, algorithm = chosen_problem(target, activation, 1, width=2, noise=NOISE), online(gamma, geometry)
+    problem, algorithm = (
+        chosen_problem(target, activation, 1, width=2, noise=NOISE),
+        online(gamma, geometry),
+    )
     run = (seed, dim, rows, seeds, blocks, save)
-    found = {m: part(f"m={m}", partial(_pair, problem, algorithm, m, *run)) for m in latents}
-    data = xr.concat(list(found.values()), "latent", data_vars=["surrogate", "rows", "cumulant", "gap"])
+    found = {
+        m: part(f"m={m}", partial(_pair, problem, algorithm, m, *run)) for m in latents
+    }
+    data = xr.concat(
+        list(found.values()),
+        "latent",
+        data_vars=["surrogate", "rows", "cumulant", "gap"],
+    )
     data = data.assign_coords(latent=list(latents))
     gap, error = _gaps(data)
     checks = [
@@ -74,24 +83,39 @@ def gaussian_surrogate(
             allowance=SHARE,
             freedom=seeds - 1,
         ),
-        _apart(f"m = {latents[0]}: the same", np.abs(gap[0]), limit_of(gap[0].size, seeds - 1) * error[0]),
+        _apart(
+            f"m = {latents[0]}: the same",
+            np.abs(gap[0]),
+            limit_of(gap[0].size, seeds - 1) * error[0],
+        ),
     ]
     claim = "rows of many latent directions are learnt as Gaussian inputs of the same covariance, those of few are not"
     told = ", ".join(
-        f"m = {m}: {np.abs(x).max():.1%}, {k:+.2f}" for m, x, k in zip(latents, gap, data.cumulant.values, strict=True)
+        f"m = {m}: {np.abs(x).max():.1%}, {k:+.2f}"
+        for m, x, k in zip(latents, gap, data.cumulant.values, strict=True)
     )
     task = (
         f"rows tanh(F c) of dimension {dim}, labels {target}   student {activation}, p = 2, a = 1   Δ = {NOISE:g}\n"
         f"lr = {gamma:g}/d, batch 1, one pass over {rows} rows{'' if geometry == 'free' else f', {geometry}'}"
     )
-    return Finding(data, verdict(claim, checks, f"largest deviation, and fourth cumulant of fields: {told}"), task)
+    return Finding(
+        data,
+        verdict(
+            claim, checks, f"largest deviation, and fourth cumulant of fields: {told}"
+        ),
+        task,
+    )
 
 
 def _apart(what: str, gap: np.ndarray, tolerance: np.ndarray) -> Check:
     """Whether some deviation is surely more than compare calls agreement."""
     surely, possibly = float((gap - tolerance).max()), float((gap + tolerance).max())
-    outcome = "agrees" if surely > SHARE else "differs" if possibly <= SHARE else "undecided"
-    return Check(outcome, f"{what}: surely {max(surely, 0.0):.2f}, more than {SHARE:g} expected")
+    outcome = (
+        "agrees" if surely > SHARE else "differs" if possibly <= SHARE else "undecided"
+    )
+    return Check(
+        outcome, f"{what}: surely {max(surely, 0.0):.2f}, more than {SHARE:g} expected"
+    )
 
 
 def _pair(
@@ -115,17 +139,29 @@ def _pair(
     X = (X - X.mean(0)) / X.std()
     w = rng.normal(size=(1, dim))
     w /= (X @ w[0]).std()
-    y = problem.target.on_host((X @ w[0])[:, None]) + np.sqrt(NOISE) * rng.normal(size=rows)
+    y = problem.target.on_host((X @ w[0])[:, None]) + np.sqrt(NOISE) * rng.normal(
+        size=rows
+    )
     given = surrogate(problem, X, y, w, blocks=blocks, seed=seed, size=seeds)
 
     run: Options = {"steps": rows, "seed": seed}
-    fine = tl.solve(given.problem, algorithm, tl.Chain(dim), given.start, save=FINER * save, **run)
-    over = tl.solve(given.problem, algorithm, given.method, given.start, save=save, **run)
+    fine = tl.solve(
+        given.problem, algorithm, tl.Chain(dim), given.start, save=FINER * save, **run
+    )
+    over = tl.solve(
+        given.problem, algorithm, given.method, given.start, save=save, **run
+    )
     chain = fine.isel(time=np.searchsorted(fine.step, over.step))
-    scales, one, two = ranges(chain, given.problem.P, dim), entries(chain), entries(over)
+    scales, one, two = (
+        ranges(chain, given.problem.P, dim),
+        entries(chain),
+        entries(over),
+    )
     spectrum = np.linalg.eigvalsh(np.cov(X.T, bias=True))
     beyond = (X**2).sum(1).var() - 2 * (spectrum**2).sum()
-    gaps = np.concatenate([(two[x] - one[x])[:, 1:] / scales[x][0] for x in one], axis=2)
+    gaps = np.concatenate(
+        [(two[x] - one[x])[:, 1:] / scales[x][0] for x in one], axis=2
+    )
     return xr.Dataset(
         {
             "surrogate": ("along", fine.excess_risk.values.mean(0)),
@@ -150,20 +186,50 @@ def draw(data: xr.Dataset) -> Figure:
     figure, (left, right) = sheet(2, width=4.6, height=3.7)
     for colour, i in zip(DIRECTIONS, (0, -1), strict=False):
         m = int(data.latent[i])
-        left.plot(data.along, data.surrogate[i], color=colour, label=f"surrogate, $m = {m}$")
+        left.plot(
+            data.along, data.surrogate[i], color=colour, label=f"surrogate, $m = {m}$"
+        )
         values = data["rows"][i].values
-        points(left, data.step, values.mean(0), standard_error(values), colour, f"rows, $m = {m}$")
+        points(
+            left,
+            data.step,
+            values.mean(0),
+            standard_error(values),
+            colour,
+            f"rows, $m = {m}$",
+        )
     left.set(yscale="log", xlabel="step", ylabel="excess risk")
     left.legend(fontsize="small")
     gap, error = (x.reshape(data.sizes["latent"], -1) for x in _gaps(data))
     worst, at = np.abs(gap).argmax(1), np.arange(len(gap))
     label = "largest deviation, risk, $M$ and $Q$"
-    points(right, data.latent.values, np.abs(gap)[at, worst], error[at, worst], COLOURS["theory"], label)
+    points(
+        right,
+        data.latent.values,
+        np.abs(gap)[at, worst],
+        error[at, worst],
+        COLOURS["theory"],
+        label,
+    )
     right.plot(
-        data.latent, np.abs(data.cumulant), "s--", color=DIRECTIONS[1], mfc="none", label="|fourth cumulant of fields|"
+        data.latent,
+        np.abs(data.cumulant),
+        "s--",
+        color=DIRECTIONS[1],
+        mfc="none",
+        label="|fourth cumulant of fields|",
     )
     right.axhline(SHARE, color="0.6", lw=1, label="a tenth: agreement")
-    right.set(xscale="log", yscale="log", xlabel="latent directions $m$", ylabel="part of the range")
+    right.set(
+        xscale="log",
+        yscale="log",
+        xlabel="latent directions $m$",
+        ylabel="part of the range",
+    )
     right.legend(fontsize="small")
-    headline(figure, data, "Rows of a random feature map, and Gaussian inputs of their covariance")
+    headline(
+        figure,
+        data,
+        "Rows of a random feature map, and Gaussian inputs of their covariance",
+    )
     return figure

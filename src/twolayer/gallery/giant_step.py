@@ -59,20 +59,34 @@ def giant_step(
     ratios = np.geomspace(0.1, 10, count)
     left = part("linear", partial(_linear, geometry, dim, ratios, seeds, seed))
     rows = {
-        (ell, n): part(f"{ell}-{n}", partial(_powers, geometry, ell, n, count, seeds, seed))
+        (ell, n): part(
+            f"{ell}-{n}", partial(_powers, geometry, ell, n, count, seeds, seed)
+        )
         for ell in ells
         for n in dims
     }
     data = xr.Dataset(
         {
-            **{f"linear_{k}": (("rate", "ratio"), left[k].values) for k in ("mean", "error", "theory")},
             **{
-                f"mu_{k}": (("curve", "point"), np.stack([r[k].values for r in rows.values()]))
+                f"linear_{k}": (("rate", "ratio"), left[k].values)
+                for k in ("mean", "error", "theory")
+            },
+            **{
+                f"mu_{k}": (
+                    ("curve", "point"),
+                    np.stack([r[k].values for r in rows.values()]),
+                )
                 for k in ("mu", "mean", "error", "theory")
             },
             "linear_line": (("rate", "fine_ratio"), left.line.values),
-            "mu_fine": (("curve", "fine"), np.stack([r.fine.values for r in rows.values()])),
-            "mu_line": (("curve", "fine"), np.stack([r.line.values for r in rows.values()])),
+            "mu_fine": (
+                ("curve", "fine"),
+                np.stack([r.fine.values for r in rows.values()]),
+            ),
+            "mu_line": (
+                ("curve", "fine"),
+                np.stack([r.line.values for r in rows.values()]),
+            ),
         },
         {
             "rate": list(RATES),
@@ -88,9 +102,16 @@ def giant_step(
 
 
 def _step(
-    problem: tl.Problem, algorithm: tl.SGD, method: Method, start: tl.Overlaps, seeds: int, seed: int
+    problem: tl.Problem,
+    algorithm: tl.SGD,
+    method: Method,
+    start: tl.Overlaps,
+    seeds: int,
+    seed: int,
 ) -> np.ndarray:
-    run = tl.solve(problem, algorithm, method, start, steps=1, save=1, seeds=seeds, seed=seed)
+    run = tl.solve(
+        problem, algorithm, method, start, steps=1, save=1, seeds=seeds, seed=seed
+    )
     return np.asarray(run.M.values[:, -1, 0, 0])
 
 
@@ -98,35 +119,63 @@ def _law(geometry: str, mu: float, delta: float, gamma: float, n0: float) -> tl.
     return law("correlation", mu, delta, gamma, n0).replace(geometry=geometry)
 
 
-def _linear(geometry: str, dim: int, ratios: np.ndarray, seeds: int, seed: int) -> Variables:
+def _linear(
+    geometry: str, dim: int, ratios: np.ndarray, seeds: int, seed: int
+) -> Variables:
     out = np.zeros((3, len(RATES), len(ratios)))
     problem, start = hermite(1), tl.Overlaps([[1.0]], [[0.0]], dim=dim)
     for i, rate in enumerate(RATES):
         for j, ratio in enumerate(ratios):
             algorithm = _law(geometry, 1, 0, rate, ratio)
-            m = _step(problem, algorithm, tl.Chain(dim, batch_sums="gaussian"), start, seeds, seed)
+            m = _step(
+                problem,
+                algorithm,
+                tl.Chain(dim, batch_sums="gaussian"),
+                start,
+                seeds,
+                seed,
+            )
             theory = _step(problem, algorithm, tl.GiantSteps(), start, 1, 0)[0]
             out[:, i, j] = m.mean(), standard_error(m), theory
     fine = np.geomspace(ratios[0], ratios[-1], FINE)
     limit = [
-        [_step(problem, _law(geometry, 1, 0, rate, x), tl.GiantSteps(), start, 1, 0)[0] for x in fine] for rate in RATES
+        [
+            _step(problem, _law(geometry, 1, 0, rate, x), tl.GiantSteps(), start, 1, 0)[
+                0
+            ]
+            for x in fine
+        ]
+        for rate in RATES
     ]
-    return {**dict(zip(("mean", "error", "theory"), out, strict=True)), "fine": fine, "line": limit}
+    return {
+        **dict(zip(("mean", "error", "theory"), out, strict=True)),
+        "fine": fine,
+        "line": limit,
+    }
 
 
-def _powers(geometry: str, ell: int, dim: int, count: int, seeds: int, seed: int) -> Variables:
+def _powers(
+    geometry: str, ell: int, dim: int, count: int, seeds: int, seed: int
+) -> Variables:
     mus = np.linspace(ell - 1, ell + 1, count)
     out = np.zeros((3, count))
     problem, start = hermite(ell), tl.Overlaps([[1.0]], [[dim**-0.5]], dim=dim)
     for j, mu in enumerate(mus):
         algorithm = _law(geometry, mu, (1 - ell) / 2, 0.5, 1.0)
-        m = _step(problem, algorithm, tl.Chain(dim, batch_sums="gaussian"), start, seeds, seed)
+        m = _step(
+            problem, algorithm, tl.Chain(dim, batch_sums="gaussian"), start, seeds, seed
+        )
         theory = _step(problem, algorithm, tl.Map(dim), start, 1, 0)[0]
         out[:, j] = m.mean(), standard_error(m), theory
     fine = np.linspace(mus[0], mus[-1], FINE)
     laws = (_law(geometry, mu, (1 - ell) / 2, 0.5, 1.0) for mu in fine)
     line = [_step(problem, each, tl.Map(dim), start, 1, 0)[0] for each in laws]
-    return {"mu": mus, **dict(zip(("mean", "error", "theory"), out, strict=True)), "fine": fine, "line": line}
+    return {
+        "mu": mus,
+        **dict(zip(("mean", "error", "theory"), out, strict=True)),
+        "fine": fine,
+        "line": line,
+    }
 
 
 def _verdict(data: xr.Dataset, dim: int, seeds: int) -> Verdict:
@@ -150,7 +199,9 @@ def _verdict(data: xr.Dataset, dim: int, seeds: int) -> Verdict:
     ]
     ends = ", ".join(
         f"{float(m):.3f} (ℓ = {ell}, d = {n})"
-        for m, ell, n in zip(data.mu_mean[:, -1].values, data.ell.values, data.dim.values, strict=True)
+        for m, ell, n in zip(
+            data.mu_mean[:, -1].values, data.ell.values, data.dim.values, strict=True
+        )
     )
     note = f"Resolution: {RESOLUTION:g} of full overlap; at μ = ℓ + 1 one step ends at m = {ends}"
     return verdict("one giant step leads where the maps say", checks, note)
@@ -171,17 +222,56 @@ def draw(data: xr.Dataset) -> Figure:
     for i, rate in enumerate(data.rate.values):
         row = data.isel(rate=i)
         label = rf"$\gamma = {rate:g}$"
-        left.plot(data.fine_ratio, row.linear_line, color=DIRECTIONS[i], lw=1.2, label=f"GiantSteps, {label}")
-        points(left, row.ratio, row.linear_mean, row.linear_error, DIRECTIONS[i], f"chain, {label}", marks[i % 4])
+        left.plot(
+            data.fine_ratio,
+            row.linear_line,
+            color=DIRECTIONS[i],
+            lw=1.2,
+            label=f"GiantSteps, {label}",
+        )
+        points(
+            left,
+            row.ratio,
+            row.linear_mean,
+            row.linear_error,
+            DIRECTIONS[i],
+            f"chain, {label}",
+            marks[i % 4],
+        )
     best_line(left, data.fine_ratio, _possible(data.fine_ratio.values))
-    left.set(xscale="log", xlabel=r"$\alpha = n_b/d$", ylabel="overlap after one step", ylim=(0, 1.02))
-    left.set_title(rf"$\ell = 1$: chain at $d = {power(told(data).dim)}$, and the limit")
+    left.set(
+        xscale="log",
+        xlabel=r"$\alpha = n_b/d$",
+        ylabel="overlap after one step",
+        ylim=(0, 1.02),
+    )
+    left.set_title(
+        rf"$\ell = 1$: chain at $d = {power(told(data).dim)}$, and the limit"
+    )
     for i in range(data.sizes["curve"]):
         row = data.isel(curve=i)
         label = rf"$\ell = {int(row.ell)}$, $d = {power(int(row.dim))}$"
-        right.plot(row.mu_fine - row.ell, row.mu_line, color=DIRECTIONS[i], lw=1.2, label=f"Map, {label}")
-        points(right, row.mu_mu - row.ell, row.mu_mean, row.mu_error, DIRECTIONS[i], f"chain, {label}", marks[i % 4])
-    right.set(xlabel=r"$\mu - \ell$   ($n_b = d^{\mu}$)", ylim=(0, 1.02), xticks=np.linspace(-1, 1, 5))
+        right.plot(
+            row.mu_fine - row.ell,
+            row.mu_line,
+            color=DIRECTIONS[i],
+            lw=1.2,
+            label=f"Map, {label}",
+        )
+        points(
+            right,
+            row.mu_mu - row.ell,
+            row.mu_mean,
+            row.mu_error,
+            DIRECTIONS[i],
+            f"chain, {label}",
+            marks[i % 4],
+        )
+    right.set(
+        xlabel=r"$\mu - \ell$   ($n_b = d^{\mu}$)",
+        ylim=(0, 1.02),
+        xticks=np.linspace(-1, 1, 5),
+    )
     right.set_title(r"$\gamma = d^{(\ell-1)/2}/2$")
     left.legend(loc="upper left", fontsize=7)
     right.legend(loc="lower right", fontsize=7)

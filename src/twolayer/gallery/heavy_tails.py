@@ -55,23 +55,45 @@ def heavy_tails(
     activation: str = "linear",
 ) -> Finding:
     """Runs up to ``alpha`` samples per dimension at lr = γ/d with noise √Δ t_ν; clipped at c = ``threshold``."""
-    rules = {"plain": None, "clipped": f"clip({threshold:g})", "normalised": "normalised()"}
-    problem = chosen_problem(target, activation, 1, noise=noise, noise_law=f"student({nu:g})")
+    rules = {
+        "plain": None,
+        "clipped": f"clip({threshold:g})",
+        "normalised": "normalised()",
+    }
+    problem = chosen_problem(
+        target, activation, 1, noise=noise, noise_law=f"student({nu:g})"
+    )
     found = {}
     for name, rule in rules.items():
         algorithm = tl.SGD(lr=gamma * tl.d**-1, rule=rule)
         for dim in dims:
             runs: Options = {"save": 24, "seeds": seeds, "seed": seed, "throw": False}
-            found[name, dim] = part(f"{name}-{dim}", partial(_run, problem, algorithm, tl.Chain(dim), alpha, **runs))
-        if rule is not None:  # on a grid of its own: every tenth point is a save point of the runs
+            found[name, dim] = part(
+                f"{name}-{dim}",
+                partial(_run, problem, algorithm, tl.Chain(dim), alpha, **runs),
+            )
+        if (
+            rule is not None
+        ):  # on a grid of its own: every tenth point is a save point of the runs
             ode = tl.ODE(accuracy=1e-2, rtol=1e-4)
-            found[name, 0] = part(f"{name}-limit", partial(_run, problem, algorithm, ode, alpha, save=240))
+            found[name, 0] = part(
+                f"{name}-limit", partial(_run, problem, algorithm, ode, alpha, save=240)
+            )
     wide, cut = max(dims), [name for name, rule in rules.items() if rule is not None]
     data = xr.Dataset(
         {
-            "excess": (("rule", "seed", "save"), [found[name, wide].excess.values for name in rules]),
-            "left": (("rule", "dim", "seed"), [[found[name, dim].left.values for dim in dims] for name in rules]),
-            "limit": (("cut", "fine"), [found[name, 0].excess.values[0] for name in cut]),
+            "excess": (
+                ("rule", "seed", "save"),
+                [found[name, wide].excess.values for name in rules],
+            ),
+            "left": (
+                ("rule", "dim", "seed"),
+                [[found[name, dim].left.values for dim in dims] for name in rules],
+            ),
+            "limit": (
+                ("cut", "fine"),
+                [found[name, 0].excess.values[0] for name in cut],
+            ),
             "limit_left": ("cut", [float(found[name, 0].left[0]) for name in cut]),
         },
         {
@@ -85,9 +107,18 @@ def heavy_tails(
     return Finding(data, _verdict(data, nu), task_of(problem))
 
 
-def _run(problem: tl.Problem, algorithm: tl.SGD, method: Method, alpha: float, **options: Any) -> Variables:
+def _run(
+    problem: tl.Problem, algorithm: tl.SGD, method: Method, alpha: float, **options: Any
+) -> Variables:
     """Excess risks of all runs along α, and Q − M² of each at the end."""
-    run = tl.solve(problem, algorithm, method, tl.Overlaps([[1.0]], [[0.0]]), alpha=alpha, **options)
+    run = tl.solve(
+        problem,
+        algorithm,
+        method,
+        tl.Overlaps([[1.0]], [[0.0]]),
+        alpha=alpha,
+        **options,
+    )
     left = (run.Q[:, -1, 0, 0] - run.M[:, -1, 0, 0] ** 2).values
     return {"alpha": run.alpha.values, "excess": run.excess_risk.values, "left": left}
 
@@ -100,25 +131,48 @@ def _slope(left: np.ndarray, dims: np.ndarray) -> tuple[float, float]:
         return float(x @ np.log(np.median(values, axis=1)) / (x @ x))
 
     n = left.shape[1]
-    others = [fitted(np.stack([row[rng.integers(0, n, n)] for row in left])) for _ in range(400)]
+    others = [
+        fitted(np.stack([row[rng.integers(0, n, n)] for row in left]))
+        for _ in range(400)
+    ]
     return fitted(left), float(np.std(others))
 
 
 def _verdict(data: xr.Dataset, nu: float) -> Verdict:
     checks, dims, wide = [], data.dim.values.astype(float), int(data.dim.values.max())
     for name in data.cut.values:
-        runs, limit = data.excess.sel(rule=name).values[:, 1:], data.limit.sel(cut=name).values[10::10]
+        runs, limit = (
+            data.excess.sel(rule=name).values[:, 1:],
+            data.limit.sel(cut=name).values[10::10],
+        )
         errors = standard_error(runs)
-        room: Options = {"resolution": CLOSE, "allowance": FINITE / wide, "freedom": len(runs) - 1.0}
+        room: Options = {
+            "resolution": CLOSE,
+            "allowance": FINITE / wide,
+            "freedom": len(runs) - 1.0,
+        }
         checks.append(
-            largest(f"{name}, d = {wide}: excess risk of the runs − ODE", runs.mean(0) - limit, errors, **room)
+            largest(
+                f"{name}, d = {wide}: excess risk of the runs − ODE",
+                runs.mean(0) - limit,
+                errors,
+                **room,
+            )
         )
     grows = 2 / nu - 1  # and what is to be told apart from it is no growth
-    for name, expected in (("plain", grows), *((name, 0.0) for name in data.cut.values)):
+    for name, expected in (
+        ("plain", grows),
+        *((name, 0.0) for name in data.cut.values),
+    ):
         slope, error = _slope(data.left.sel(rule=name).values, dims)
         what = f"{name}: exponent in d of the median of Q − M²"
-        checks.append(near(what, slope, expected, error, resolution=grows, allowance=BENT))
-    return verdict("clipped gradients follow their equation where plain ones have none and blow up with d", checks)
+        checks.append(
+            near(what, slope, expected, error, resolution=grows, allowance=BENT)
+        )
+    return verdict(
+        "clipped gradients follow their equation where plain ones have none and blow up with d",
+        checks,
+    )
 
 
 def draw(data: xr.Dataset) -> Figure:
@@ -129,7 +183,13 @@ def draw(data: xr.Dataset) -> Figure:
     drawn, (left, right) = sheet(2, width=4.6)
     wide = int(data.dim.values.max())
     for (name, marker), colour in zip(MARKS.items(), DIRECTIONS, strict=False):
-        marks: Options = {"color": colour, "marker": marker, "ls": "", "ms": 4, "mfc": "none"}
+        marks: Options = {
+            "color": colour,
+            "marker": marker,
+            "ls": "",
+            "ms": 4,
+            "mfc": "none",
+        }
         runs = data.excess.sel(rule=name).values
         low, middle, high = np.quantile(runs, (0.1, 0.5, 0.9), axis=0)
         left.fill_between(data.alpha, low, high, color=colour, alpha=0.15, lw=0)
@@ -137,16 +197,39 @@ def draw(data: xr.Dataset) -> Figure:
         left_over = np.median(data.left.sel(rule=name).values, axis=1)
         right.plot(data.dim, left_over, label=name, **{**marks, "ms": 5})
         if name in data.cut.values:
-            left.plot(data.fine_alpha, data.limit.sel(cut=name), color=colour, label=f"{name}, ODE")
-            right.axhline(float(data.limit_left.sel(cut=name)), color=colour, label=f"{name}, ODE")
+            left.plot(
+                data.fine_alpha,
+                data.limit.sel(cut=name),
+                color=colour,
+                label=f"{name}, ODE",
+            )
+            right.axhline(
+                float(data.limit_left.sel(cut=name)), color=colour, label=f"{name}, ODE"
+            )
         else:
-            left.plot(data.alpha, runs[0], color=colour, lw=0.8, label="one of these runs")
+            left.plot(
+                data.alpha, runs[0], color=colour, lw=0.8, label="one of these runs"
+            )
             law = left_over[0] * (data.dim / data.dim[0]) ** (2 / chosen.nu - 1)
-            right.plot(data.dim, law, "--", color=colour, label=rf"$d^{{2/\nu - 1}}$, $\nu$ = {chosen.nu:g}")
+            right.plot(
+                data.dim,
+                law,
+                "--",
+                color=colour,
+                label=rf"$d^{{2/\nu - 1}}$, $\nu$ = {chosen.nu:g}",
+            )
     left.set(
-        xlabel=r"$\alpha$ = samples / $d$", ylabel="excess risk", yscale="log", title="medians, 10 to 90 % of runs"
+        xlabel=r"$\alpha$ = samples / $d$",
+        ylabel="excess risk",
+        yscale="log",
+        title="medians, 10 to 90 % of runs",
     )
-    right.set(xlabel=r"$d$", ylabel=r"median of $Q - M^2$ at the end", xscale="log", yscale="log")
+    right.set(
+        xlabel=r"$d$",
+        ylabel=r"median of $Q - M^2$ at the end",
+        xscale="log",
+        yscale="log",
+    )
     right.set_title("what the noise leaves")
     plain_ticks(right.yaxis)
     left.set_ylim(top=30 * left.get_ylim()[1])  # room for the legend

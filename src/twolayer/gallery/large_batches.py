@@ -22,8 +22,23 @@ from scipy.stats import linregress
 import twolayer as tl
 from twolayer.gallery.shared.batching import hermite, recovered
 from twolayer.gallery.shared.choosing import chosen_problem
-from twolayer.gallery.shared.drawing import headline, median_points, plain_ticks, points, sheet, task_of, told
-from twolayer.gallery.shared.judging import Verdict, between, holds, largest, near, verdict
+from twolayer.gallery.shared.drawing import (
+    headline,
+    median_points,
+    plain_ticks,
+    points,
+    sheet,
+    task_of,
+    told,
+)
+from twolayer.gallery.shared.judging import (
+    Verdict,
+    between,
+    holds,
+    largest,
+    near,
+    verdict,
+)
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Options, Variables
@@ -34,13 +49,21 @@ SLOPE = 0.25  # of the slope: the formula is the leading order in 1/log d
 LOGARITHMIC = 0.1  # an exponent of T/log d that must be told from 0
 CLOSE = 0.1  # relative difference of exact and Gaussian sums that must be seen
 START = 0.3  # overlap before the single step
-ENOUGH, ROUGH = 10.0, 0.01  # batches of so many tails agree up to this part of the overlap
+ENOUGH, ROUGH = (
+    10.0,
+    0.01,
+)  # batches of so many tails agree up to this part of the overlap
 
 
 @figure(
     "large-batches",
     "phase retrieval with batches of order d in log d steps, and exact against Gaussian batch sums",
-    quick={"dims": (1000, 3000, 10_000, 30_000, 100_000), "sizes": (100, 300, 1000), "seeds": 16, "tails": (1, 10)},
+    quick={
+        "dims": (1000, 3000, 10_000, 30_000, 100_000),
+        "sizes": (100, 300, 1000),
+        "seeds": 16,
+        "tails": (1, 10),
+    },
     group="phase-diagram",
 )
 def large_batches(
@@ -61,24 +84,63 @@ def large_batches(
     problem = chosen_problem(target, activation, 1)
     algorithm = tl.SGD(lr=gamma, batch=n0 * tl.d, geometry=geometry)
     fine = np.geomspace(min(dims), max(dims), 50).round().astype(int)
-    steps = [tl.single_index.recovery_steps(problem, algorithm, int(dim)) for dim in fine]
-    require(steps[0].ell == 2, "target", target, f"of information exponent 2, as seen by {activation}")
+    steps = [
+        tl.single_index.recovery_steps(problem, algorithm, int(dim)) for dim in fine
+    ]
+    require(
+        steps[0].ell == 2,
+        "target",
+        target,
+        f"of information exponent 2, as seen by {activation}",
+    )
     predicted = [each.contracted for each in steps]
-    require(max(predicted) < np.inf, "gamma", gamma, f"so small that {activation} learns {target} with {n0} d samples")
-    options: Options = {"seeds": seeds, "start": "typical", "steps": max(300, round(5 * predicted[-1]))}
-    runs = [recovered(f"d-{dim}", problem, algorithm, (dim,), seed, batch_sums="gaussian", **options) for dim in dims]
+    require(
+        max(predicted) < np.inf,
+        "gamma",
+        gamma,
+        f"so small that {activation} learns {target} with {n0} d samples",
+    )
+    options: Options = {
+        "seeds": seeds,
+        "start": "typical",
+        "steps": max(300, round(5 * predicted[-1])),
+    }
+    runs = [
+        recovered(
+            f"d-{dim}",
+            problem,
+            algorithm,
+            (dim,),
+            seed,
+            batch_sums="gaussian",
+            **options,
+        )
+        for dim in dims
+    ]
     logs = np.zeros((2, len(sizes), 2))
     for i, sums in enumerate(("exact", "gaussian")):
         for j, size in enumerate(sizes):
             small = algorithm.replace(batch=size)
             # different seeds: independent runs
             one = recovered(
-                f"{sums}-{size}", problem, small, (max(size // n0, 3),), seed + i, batch_sums=sums, **options
+                f"{sums}-{size}",
+                problem,
+                small,
+                (max(size // n0, 3),),
+                seed + i,
+                batch_sums=sums,
+                **options,
             )
             values = np.log(one.steps[0][np.isfinite(one.steps[0])])
             logs[i, j] = values.mean(), standard_error(values)
     singles = {
-        ell: [part(f"step-{ell}-{x:g}", partial(_single, ell, x, gamma, geometry, 8 * seeds, seed)) for x in tails]
+        ell: [
+            part(
+                f"step-{ell}-{x:g}",
+                partial(_single, ell, x, gamma, geometry, 8 * seeds, seed),
+            )
+            for x in tails
+        ]
         for ell in ells
     }
     medians = [run.medians[0] for run in runs]
@@ -91,7 +153,10 @@ def large_batches(
             "log_steps": (("sums", "size"), logs[:, :, 0]),
             "log_error": (("sums", "size"), logs[:, :, 1]),
             **{
-                name: (("ell", "tails"), [[float(one[name]) for one in row] for row in singles.values()])
+                name: (
+                    ("ell", "tails"),
+                    [[float(one[name]) for one in row] for row in singles.values()],
+                )
                 for name in ("batch", "gap", "gap_error")
             },
         },
@@ -108,23 +173,39 @@ def large_batches(
     return Finding(data, found, task_of(problem, algorithm))
 
 
-def _single(ell: int, tails: float, gamma: float, geometry: str, seeds: int, seed: int) -> Variables:
+def _single(
+    ell: int, tails: float, gamma: float, geometry: str, seeds: int, seed: int
+) -> Variables:
     """Mean overlap after one step with Gaussian sums, less and relative to that with exact ones."""
     from twolayer.methods.chain import tail_of
 
     problem, start = hermite(ell), tl.Overlaps([[1.0]], [[START]])
     square = float(tl.moments(problem, start).chi[0, 0])
-    batch = max(4, round(tails * tail_of(problem, tl.SGD(lr=gamma), start.Q, start.M, np.ones(1))))
+    batch = max(
+        4,
+        round(tails * tail_of(problem, tl.SGD(lr=gamma), start.Q, start.M, np.ones(1))),
+    )
     dim = max(10, round(batch / (gamma**2 * square)))  # noise of length one
     algorithm = tl.SGD(lr=gamma, batch=batch, geometry=geometry)
     means, errors = np.zeros(2), np.zeros(2)
     for i, sums in enumerate(("exact", "gaussian")):
         run = tl.solve(
-            problem, algorithm, tl.Chain(dim, batch_sums=sums), start, steps=1, save=1, seeds=seeds, seed=seed + i
+            problem,
+            algorithm,
+            tl.Chain(dim, batch_sums=sums),
+            start,
+            steps=1,
+            save=1,
+            seeds=seeds,
+            seed=seed + i,
         )
         m = run.M.values[:, -1, 0, 0]
         means[i], errors[i] = m.mean(), standard_error(m)
-    return {"batch": batch, "gap": means[1] / means[0] - 1, "gap_error": np.hypot(*errors) / means[0]}
+    return {
+        "batch": batch,
+        "gap": means[1] / means[0] - 1,
+        "gap_error": np.hypot(*errors) / means[0],
+    }
 
 
 def _slope(data: xr.Dataset, name: str, against: str) -> float:
@@ -132,7 +213,10 @@ def _slope(data: xr.Dataset, name: str, against: str) -> float:
 
 
 def _verdict(data: xr.Dataset, censored: list[int], seeds: int) -> Verdict:
-    measured, predicted = _slope(data, "steps", "dim"), _slope(data, "predicted", "fine")
+    measured, predicted = (
+        _slope(data, "steps", "dim"),
+        _slope(data, "predicted", "fine"),
+    )
     growth = power_law(data.dim.values, data.steps.values / np.log(data.dim.values))
     gap = data.log_steps.sel(sums="gaussian") - data.log_steps.sel(sums="exact")
     error = np.hypot(*(data.log_error.sel(sums=s) for s in ("gaussian", "exact")))
@@ -168,7 +252,10 @@ def _verdict(data: xr.Dataset, censored: list[int], seeds: int) -> Verdict:
             allowance=ROUGH,
             resolution=CLOSE,
         ),
-        holds(max(censored) == 0, f"{max(censored)} runs at one d did not recover, none expected"),
+        holds(
+            max(censored) == 0,
+            f"{max(censored)} runs at one d did not recover, none expected",
+        ),
     ]
     steps = "; ".join(
         f"ℓ = {int(row.ell)}: "
@@ -182,7 +269,11 @@ def _verdict(data: xr.Dataset, censored: list[int], seeds: int) -> Verdict:
         f"T = {measured:.3f} log d + const, slope of the formula {predicted:.3f}; after one step the mean overlap "
         f"differs, relative, by ({steps})"
     )
-    return verdict("batches of order d learn in log d steps, and their sums are Gaussian", checks, note)
+    return verdict(
+        "batches of order d learn in log d steps, and their sums are Gaussian",
+        checks,
+        note,
+    )
 
 
 def draw(data: xr.Dataset) -> Figure:
@@ -191,30 +282,77 @@ def draw(data: xr.Dataset) -> Figure:
 
     n0 = told(data).n0
     figure, (left, right, single) = sheet(3, width=4.0, height=3.9)
-    median_points(left, data.dim, data, "steps", COLOURS["chain"], "chain, median (bars: 95 %)")
-    left.plot(data.fine, data.predicted, color=COLOURS["theory"], label="formula, leading order")
+    median_points(
+        left, data.dim, data, "steps", COLOURS["chain"], "chain, median (bars: 95 %)"
+    )
+    left.plot(
+        data.fine,
+        data.predicted,
+        color=COLOURS["theory"],
+        label="formula, leading order",
+    )
     middle = float(np.exp(np.log(data.fine.values).mean()))
-    at, slope = np.interp(middle, data.fine, data.predicted), _slope(data, "predicted", "fine")
+    at, slope = (
+        np.interp(middle, data.fine, data.predicted),
+        _slope(data, "predicted", "fine"),
+    )
     log = np.log(data.fine.values / middle)
     ends = [at + factor * slope * log for factor in (1 - SLOPE, 1 + SLOPE)]
-    left.fill_between(data.fine, *ends, color=GREY, alpha=0.2, lw=0, label=f"slopes that pass: ± {SLOPE:.0%}")
-    left.set(xscale="log", xlabel="dimension $d$", ylabel="steps $T$ to $|m| = 1/2$", ylim=(0, None))
+    left.fill_between(
+        data.fine,
+        *ends,
+        color=GREY,
+        alpha=0.2,
+        lw=0,
+        label=f"slopes that pass: ± {SLOPE:.0%}",
+    )
+    left.set(
+        xscale="log",
+        xlabel="dimension $d$",
+        ylabel="steps $T$ to $|m| = 1/2$",
+        ylim=(0, None),
+    )
     left.set_title(rf"$n_b = {n0}\,d$: steps grow as $\log d$")
     left.legend(loc="lower right")
-    for sums, colour, shift, mark in (("exact", COLOURS["chain"], 0.97, "o"), ("gaussian", COLOURS["sde"], 1.03, "s")):
+    for sums, colour, shift, mark in (
+        ("exact", COLOURS["chain"], 0.97, "o"),
+        ("gaussian", COLOURS["sde"], 1.03, "s"),
+    ):
         row = data.sel(sums=sums)
-        points(right, row["size"] * shift, row.log_steps, row.log_error, colour, f"{sums} sums", mark)
+        points(
+            right,
+            row["size"] * shift,
+            row.log_steps,
+            row.log_error,
+            colour,
+            f"{sums} sums",
+            mark,
+        )
     window = float(data["size"].min()) / 2, float(data["size"].max()) * 2
-    right.set(xscale="log", xlim=window, xlabel="batch size $n_b$", ylabel=r"mean of $\log T$")
+    right.set(
+        xscale="log", xlim=window, xlabel="batch size $n_b$", ylabel=r"mean of $\log T$"
+    )
     plain_ticks(right.xaxis)
     right.set_title(rf"Gaussian batch sums, $d = n_b/{n0}$ (2 s.e.)")
     right.legend()
     for i, ell in enumerate(data.ell.values):
         row = data.sel(ell=ell)
         label = rf"$h_{{{ell}}}$"
-        points(single, row.tails, 100 * row.gap, 100 * row.gap_error, DIRECTIONS[i], label, "os^D"[i % 4] + "-")
+        points(
+            single,
+            row.tails,
+            100 * row.gap,
+            100 * row.gap_error,
+            DIRECTIONS[i],
+            label,
+            "os^D"[i % 4] + "-",
+        )
     single.axhline(0, color=COLOURS["theory"], lw=0.8, label="no difference")
-    single.set(xscale="log", xlabel="$n_b$ over the tail of the gradients", ylabel="mean overlap: Gaussian − exact (%)")
+    single.set(
+        xscale="log",
+        xlabel="$n_b$ over the tail of the gradients",
+        ylabel="mean overlap: Gaussian − exact (%)",
+    )
     single.set_title("one step, noise of length one (2 s.e.)")
     single.legend()
     headline(figure, data)

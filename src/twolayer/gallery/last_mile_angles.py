@@ -35,11 +35,21 @@ from twolayer.numerics.statistics import power_law
     papers=("xu2023",),
 )
 def last_mile_angles(
-    *, seed: int = 0, students: int = 4, steps: int = 1_000_000, descents: int = 16, lr: float = 0.2
+    *,
+    seed: int = 0,
+    students: int = 4,
+    steps: int = 1_000_000,
+    descents: int = 16,
+    lr: float = 0.2,
 ) -> Finding:
     """Descents from random starts; the first is drawn, the bound is checked along all of them."""
     require(students >= 2, "students", students, "at least 2")
-    require(steps >= 10_000, "steps", steps, "at least 10000, for a last decade to be fitted")
+    require(
+        steps >= 10_000,
+        "steps",
+        steps,
+        "at least 10000, for a last decade to be fitted",
+    )
     data = part("descents", lambda: descents_of(students, steps, lr, seed, descents))
     late = data.step.values > steps / 10
     turns = [
@@ -47,7 +57,9 @@ def last_mile_angles(
         for row in data.angle.max("neuron").transpose("descent", "point").values
     ]
     data["turn"] = "descent", turns
-    task = task_of(students_of(students), tl.SGD(lr)).replace("batch 1, fresh samples", POPULATION)
+    task = task_of(students_of(students), tl.SGD(lr)).replace(
+        "batch 1, fresh samples", POPULATION
+    )
     return Finding(data, _verdict(data), task)
 
 
@@ -62,23 +74,50 @@ def draw(data: xr.Dataset) -> Figure:
         look: Options = {
             "color": DIRECTIONS[i],
             "ls": DASHES[i % len(DASHES)],
-            "lw": 2.6 - 1.6 * i / max(1, count - 1),  # the first is drawn below the others, and is the widest
+            "lw": 2.6
+            - 1.6
+            * i
+            / max(
+                1, count - 1
+            ),  # the first is drawn below the others, and is the widest
             "marker": "os^DvP*"[i % 7],
             "ms": 5,
             "markevery": (i * len(t) // (5 * count), max(1, len(t) // 5)),
         }
         left.plot(t, positive(own.angle[:, i]), label=rf"$\theta_{{{i + 1}}}$", **look)
         middle.plot(t, own.norm[:, i], label=rf"$\|w_{{{i + 1}}}\|$", **look)
-        right.plot(t, positive(own.bound[:, i]), label=f"bound by student {i + 1}", **look)
-    middle.plot(t, own.norm.sum("neuron"), color=COLOURS["theory"], lw=1.2, ls="--", label="sum")
+        right.plot(
+            t, positive(own.bound[:, i]), label=f"bound by student {i + 1}", **look
+        )
+    middle.plot(
+        t, own.norm.sum("neuron"), color=COLOURS["theory"], lw=1.2, ls="--", label="sum"
+    )
     right.plot(t, positive(own.loss), color=COLOURS["theory"], lw=2, label="loss")
-    left.set(xscale="log", yscale="log", xlabel=r"$\eta T$", ylabel="angle to the teacher", title="angles")
-    middle.set(xscale="log", xlabel=r"$\eta T$", ylabel="norm", ylim=(0, None), title="norms")
-    right.set(xscale="log", yscale="log", xlabel=r"$\eta T$", ylabel="loss", title="lower bound")
+    left.set(
+        xscale="log",
+        yscale="log",
+        xlabel=r"$\eta T$",
+        ylabel="angle to the teacher",
+        title="angles",
+    )
+    middle.set(
+        xscale="log", xlabel=r"$\eta T$", ylabel="norm", ylim=(0, None), title="norms"
+    )
+    right.set(
+        xscale="log",
+        yscale="log",
+        xlabel=r"$\eta T$",
+        ylabel="loss",
+        title="lower bound",
+    )
     left.legend(loc="lower left")
     middle.legend(loc="center right")
     right.legend(loc="lower left", fontsize=7.5)
-    headline(drawing, data, f"{count} students from a random start: their sum is learnt at once, the angles are not")
+    headline(
+        drawing,
+        data,
+        f"{count} students from a random start: their sum is learnt at once, the angles are not",
+    )
     return drawing
 
 
@@ -88,7 +127,12 @@ def _verdict(data: xr.Dataset) -> Verdict:
     whole = float(np.abs(data.norm.isel(point=-1).sum("neuron") - 1).max())
     count = data.sizes["descent"] * data.sizes["point"]
     checks = [
-        between(f"largest bound over the loss, {count} points of {len(turns)} descents", 0.0, float(ratio.max()), 1.0),
+        between(
+            f"largest bound over the loss, {count} points of {len(turns)} descents",
+            0.0,
+            float(ratio.max()),
+            1.0,
+        ),
         between("steepest fall of a widest angle", -1.05, float(turns.min()), -0.95),
         between("slowest fall of a widest angle", -1.05, float(turns.max()), -0.95),
         holds(whole < 1e-3, f"norms sum to 1 within {whole:.1g}, threshold 0.001"),

@@ -55,22 +55,36 @@ def layerwise(
     signs = [1.0 if j % 2 == 0 else -1.0 for j in range(width)]
     problem = tl.Problem(target, activation, width=width, second_layer=signs)
     algorithm = tl.SGD(lr=lr, batch=tl.d, geometry=geometry)
-    fit: tuple[float, int, Options] = ridge, samples, {"steps": steps, "save": steps, "seed": seed}
+    fit: tuple[float, int, Options] = (
+        ridge,
+        samples,
+        {"steps": steps, "save": steps, "seed": seed},
+    )
 
     def batches(alpha: float) -> tl.SGD:
         return algorithm.replace(batch=alpha * tl.d)
 
-    parts = [part(f"alpha={x:g}", partial(_measure, problem, batches(x), *fit, dim, seeds)) for x in alphas]
+    parts = [
+        part(f"alpha={x:g}", partial(_measure, problem, batches(x), *fit, dim, seeds))
+        for x in alphas
+    ]
     data = xr.concat(parts, xr.DataArray(list(alphas), dims="alpha", name="alpha"))
     fine = np.geomspace(min(alphas), max(alphas), FINE)
-    lines = [part(f"line-{x:.6g}", partial(_theory, problem, batches(float(x)), *fit)).risk_finite.values for x in fine]
+    lines = [
+        part(
+            f"line-{x:.6g}", partial(_theory, problem, batches(float(x)), *fit)
+        ).risk_finite.values
+        for x in fine
+    ]
     data["risk_line"] = ("fine_alpha", "step"), np.stack(lines)
     data = data.assign_coords(fine_alpha=fine)
     task = task_of(problem, algorithm).replace("batch d", "batches of αd")
     return Finding(data, _verdict(data, seeds), task)
 
 
-def _theory(problem: tl.Problem, algorithm: tl.SGD, ridge: float, samples: int, run: Options) -> xr.Dataset:
+def _theory(
+    problem: tl.Problem, algorithm: tl.SGD, ridge: float, samples: int, run: Options
+) -> xr.Dataset:
     """Risks of the limit, after a fit to infinitely many samples and to n₂ of them."""
     limit = tl.solve(problem, algorithm, tl.GiantSteps(), orthogonal(problem), **run)
     theory = tl.layers.layerwise(limit, ridge)
@@ -82,16 +96,26 @@ def _theory(problem: tl.Problem, algorithm: tl.SGD, ridge: float, samples: int, 
 
 
 def _measure(
-    problem: tl.Problem, algorithm: tl.SGD, ridge: float, samples: int, run: Options, dim: int, seeds: int
+    problem: tl.Problem,
+    algorithm: tl.SGD,
+    ridge: float,
+    samples: int,
+    run: Options,
+    dim: int,
+    seeds: int,
 ) -> xr.Dataset:
     data = _theory(problem, algorithm, ridge, samples, run)
     for suffix, d in (("", dim), ("_pilot", dim // 4)):
-        runs = tl.solve(problem, algorithm, tl.Chain(d), orthogonal(problem), seeds=seeds, **run)
+        runs = tl.solve(
+            problem, algorithm, tl.Chain(d), orthogonal(problem), seeds=seeds, **run
+        )
         risks = np.empty((seeds, run["steps"] + 1))
         for i, t in np.ndindex(*risks.shape):
             overlaps = tl.Overlaps(runs.Q.values[i, t], runs.M.values[i, t], problem.P)
             seed = run["seed"] + 1000 * i + t
-            risks[i, t] = tl.layers.simulate_second_layer(problem, overlaps, samples, ridge, 1, seed)[0]
+            risks[i, t] = tl.layers.simulate_second_layer(
+                problem, overlaps, samples, ridge, 1, seed
+            )[0]
         data[f"risk_runs{suffix}"] = "step", risks.mean(0)
         data[f"risk_runs{suffix}_error"] = "step", standard_error(risks)
     return data
@@ -109,7 +133,10 @@ def _verdict(data: xr.Dataset, seeds: int) -> Verdict:
             resolution=RESOLUTION * fall,
             freedom=seeds - 1,
         ),
-        holds((np.diff(data.risk.values, axis=1) < 1e-6).all(), "the risk falls with every step"),
+        holds(
+            (np.diff(data.risk.values, axis=1) < 1e-6).all(),
+            "the risk falls with every step",
+        ),
     ]
     parts = []
     for alpha in data.alpha.values:
@@ -118,11 +145,17 @@ def _verdict(data: xr.Dataset, seeds: int) -> Verdict:
             f"α = {alpha:g}: "
             + ", ".join(
                 f"{float(x):.3f} ({float(y):.3f} ± {float(e):.3f})"
-                for x, y, e in zip(row.risk_finite, row.risk_runs, row.risk_runs_error, strict=True)
+                for x, y, e in zip(
+                    row.risk_finite, row.risk_runs, row.risk_runs_error, strict=True
+                )
             )
         )
     note = f"Risk after 0, 1, … steps, runs in brackets: {'; '.join(parts)}"
-    return verdict("giant steps and a ridge fit of the second layer have the risk of the limit", checks, note)
+    return verdict(
+        "giant steps and a ridge fit of the second layer have the risk of the limit",
+        checks,
+        note,
+    )
 
 
 def draw(data: xr.Dataset) -> Figure:
@@ -134,14 +167,33 @@ def draw(data: xr.Dataset) -> Figure:
     t, alphas, marks = data.step.values, data.alpha.values, "os^Dv"
     for i, alpha in enumerate(alphas):
         row = data.sel(alpha=alpha)
-        left.plot(t, row.risk_finite, color=DIRECTIONS[i], label=rf"theory, $\alpha = {alpha:g}$")
-        points(left, t, row.risk_runs, row.risk_runs_error, DIRECTIONS[i], "runs" if i == 0 else "_", marks[i % 5])
+        left.plot(
+            t,
+            row.risk_finite,
+            color=DIRECTIONS[i],
+            label=rf"theory, $\alpha = {alpha:g}$",
+        )
+        points(
+            left,
+            t,
+            row.risk_runs,
+            row.risk_runs_error,
+            DIRECTIONS[i],
+            "runs" if i == 0 else "_",
+            marks[i % 5],
+        )
     for i, step in enumerate(t):
         row = data.sel(step=step)
         label = "theory, 1 step" if step == 1 else f"theory, {step} steps"
         right.plot(data.fine_alpha, row.risk_line, color=DIRECTIONS[i], label=label)
         points(
-            right, alphas, row.risk_runs, row.risk_runs_error, DIRECTIONS[i], "runs" if i == 0 else "_", marks[i % 5]
+            right,
+            alphas,
+            row.risk_runs,
+            row.risk_runs_error,
+            DIRECTIONS[i],
+            "runs" if i == 0 else "_",
+            marks[i % 5],
         )
     left.set(xlabel="steps of the first layer", ylabel="test risk after the fit")
     left.set_xticks(t)

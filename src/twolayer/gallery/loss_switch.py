@@ -71,17 +71,24 @@ def loss_switch(
     alone = first.replace(loss="squared", lr=0.3 / ell)
     until = tl.Until("risk", share, relative=True)
     plans = {
-        "switch": [tl.Stage(first, steps=steps, until=until, save=steps), tl.Stage(second, steps=steps, save=steps)],
+        "switch": [
+            tl.Stage(first, steps=steps, until=until, save=steps),
+            tl.Stage(second, steps=steps, save=steps),
+        ],
         "correlation": [tl.Stage(first, steps=2 * steps, save=2 * steps)],
         "squared": [tl.Stage(alone, steps=2 * steps, save=2 * steps)],
     }
     grid = np.arange(2 * steps + 1)
     method = tl.Chain(dim, batch_sums="exact")
     curves = {
-        name: part(name, partial(_curve, problem, plan, method, starts, grid, seed)) for name, plan in plans.items()
+        name: part(name, partial(_curve, problem, plan, method, starts, grid, seed))
+        for name, plan in plans.items()
     }
     data = xr.Dataset(
-        {name: (("step", "quantile"), curve.risk.values) for name, curve in curves.items()},
+        {
+            name: (("step", "quantile"), curve.risk.values)
+            for name, curve in curves.items()
+        },
         {"step": grid, "quantile": [0.1, 0.5, 0.9]},
     )
     data["switched"] = ("seed", curves["switch"].switched.values)
@@ -89,12 +96,26 @@ def loss_switch(
 
 
 def _curve(
-    problem: tl.Problem, plan: list[tl.Stage], method: Method, starts: tl.Overlaps, grid: np.ndarray, seed: int
+    problem: tl.Problem,
+    plan: list[tl.Stage],
+    method: Method,
+    starts: tl.Overlaps,
+    grid: np.ndarray,
+    seed: int,
 ) -> Variables:
     """Quantiles over seeds of the excess risk on a common clock of steps; and where the first stage ended."""
     run = tl.solve_stages(problem, plan, method, starts, seed=seed)
-    risks = np.stack([np.interp(grid, run.step.values[i], run.excess_risk.values[i]) for i in range(run.sizes["seed"])])
-    switched = np.where(run.outcome.values[:, 0] == "reached", np.ceil(run.stop_step.values[:, 0]), np.inf)
+    risks = np.stack(
+        [
+            np.interp(grid, run.step.values[i], run.excess_risk.values[i])
+            for i in range(run.sizes["seed"])
+        ]
+    )
+    switched = np.where(
+        run.outcome.values[:, 0] == "reached",
+        np.ceil(run.stop_step.values[:, 0]),
+        np.inf,
+    )
     return {"risk": np.quantile(risks, [0.1, 0.5, 0.9], axis=0).T, "switched": switched}
 
 
@@ -102,7 +123,9 @@ def _verdict(data: xr.Dataset, share: float) -> Verdict:
     switched = np.isfinite(data.switched.values)
     middle = float(np.median(data.switched.values))
     last = data.sizes["step"] - 1
-    end = int(middle) + last // 2 if np.isfinite(middle) else last  # where the second stage of the median run ends
+    end = (
+        int(middle) + last // 2 if np.isfinite(middle) else last
+    )  # where the second stage of the median run ends
     ends = {name: float(data[name][min(end, last), 1]) for name in LOOKS}
     start = float(data["switch"][0, 1])
     first = {name: _first(data[name][:, 1].values, 0.5 * start) for name in LOOKS}
@@ -124,7 +147,9 @@ def _verdict(data: xr.Dataset, share: float) -> Verdict:
         ),
     ]
     return verdict(
-        "correlation loss first, squared loss then, beats either alone", checks, f"Median switch: {middle:.0f}"
+        "correlation loss first, squared loss then, beats either alone",
+        checks,
+        f"Median switch: {middle:.0f}",
     )
 
 
@@ -143,9 +168,19 @@ def draw(data: xr.Dataset) -> Figure:
         low, middle, high = data[name].values.T
         ax.fill_between(data.step, low, high, color=COLOURS[word], alpha=0.18, lw=0)
         ax.plot(data.step, positive(middle), color=COLOURS[word], ls=dash, label=label)
-    ax.axvline(float(np.median(data.switched)), color=GREY, ls=":", lw=1.1, label="median switch")
+    ax.axvline(
+        float(np.median(data.switched)),
+        color=GREY,
+        ls=":",
+        lw=1.1,
+        label="median switch",
+    )
     ax.set_yscale("log", nonpositive="clip")  # bands that reach zero reach the edge
     ax.set(xlabel="step", ylabel="excess risk", ylim=(LEAST, 3.0))
     figure.legend(loc="outside lower center", ncols=2)
-    headline(figure, data, rf"$d = {chosen.dim}$, medians and central 80 %; then squared loss, lr × {chosen.drop:g}")
+    headline(
+        figure,
+        data,
+        rf"$d = {chosen.dim}$, medians and central 80 %; then squared loss, lr × {chosen.drop:g}",
+    )
     return figure

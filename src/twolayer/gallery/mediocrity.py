@@ -18,7 +18,14 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from matplotlib.ticker import MaxNLocator
 
-from twolayer.gallery.shared.drawing import headline, plain_ticks, points, sheet, task_of, told
+from twolayer.gallery.shared.drawing import (
+    headline,
+    plain_ticks,
+    points,
+    sheet,
+    task_of,
+    told,
+)
 from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
 from twolayer.gallery.shared.measuring import phase_retrieval
 from twolayer.gallery.shared.registry import Finding, figure
@@ -40,7 +47,11 @@ FEW, DOTS = 10, 200  # the smaller dimension of the clouds of starts, and their 
     },
 )
 def mediocrity(
-    *, seed: int = 0, dims: tuple[int, ...] = (4, 8, 16, 32, 64, 128), starts: int = 400, shown: int = 1000
+    *,
+    seed: int = 0,
+    dims: tuple[int, ...] = (4, 8, 16, 32, 64, 128),
+    starts: int = 400,
+    shown: int = 1000,
 ) -> Finding:
     """Hessians by automatic differentiation of the risk, averaged over random starts, against the formula."""
     positive_integer("starts", starts, 2)
@@ -57,16 +68,37 @@ def mediocrity(
         errors = [standard_error(x) for x in (along, flat)]
         single = np.linalg.eigvalsh(hessians)
         negative = (single < -1e-9).sum(1)
-        rows.append((along.mean(), errors[0], flat.mean(), errors[1], (negative == 1).mean(), negative.max()))
+        rows.append(
+            (
+                along.mean(),
+                errors[0],
+                flat.mean(),
+                errors[1],
+                (negative == 1).mean(),
+                negative.max(),
+            )
+        )
     spectrum = np.linalg.eigvalsh(hessians.mean(0))
-    names = ("along", "along_error", "flat", "flat_error", "one_negative", "most_negative")
+    names = (
+        "along",
+        "along_error",
+        "flat",
+        "flat_error",
+        "one_negative",
+        "most_negative",
+    )
     columns = dict(zip(names, np.array(rows).T, strict=True))
-    data = xr.Dataset({k: ("dim", v) for k, v in columns.items()}, {"dim": sorted(dims)})
+    data = xr.Dataset(
+        {k: ("dim", v) for k, v in columns.items()}, {"dim": sorted(dims)}
+    )
     data["along_expected"] = -4 * (data.dim - 1) / (data.dim + 2)
     data["flat_expected"] = 4 / (data.dim + 2)
     data["spectrum"] = ("index", spectrum)
     data["one_start"] = ("index", single[0])
-    data["starts"] = ("cloud", "start", "axis"), np.stack([_cloud(rng, size) for size in (FEW, shown)])
+    data["starts"] = (
+        ("cloud", "start", "axis"),
+        np.stack([_cloud(rng, size) for size in (FEW, shown)]),
+    )
     return Finding(data, _verdict(data, worst, starts), task_of(phase_retrieval()))
 
 
@@ -81,7 +113,10 @@ def _formula(w: np.ndarray) -> np.ndarray:
     dim, m = w.shape[1], w[:, 0]
     tangent = np.eye(dim) - w[:, :, None] * w[:, None, :]
     pointing = tangent[:, :, 0]  # Π w*
-    return np.asarray(4 * m[:, None, None] ** 2 * tangent - 4 * pointing[:, :, None] * pointing[:, None, :])
+    return np.asarray(
+        4 * m[:, None, None] ** 2 * tangent
+        - 4 * pointing[:, :, None] * pointing[:, None, :]
+    )
 
 
 def _differentiated(w: np.ndarray) -> np.ndarray:
@@ -94,7 +129,9 @@ def _differentiated(w: np.ndarray) -> np.ndarray:
     def risk(w: jax.Array) -> jax.Array:
         u = w / jnp.sqrt(w @ w)
         Q, M, one = (u @ u)[None, None], u[:1, None], jnp.eye(1)
-        return quadratic_averages(1.0, 0.0, one, 0.0, 1.0, Q, M, one, jnp.ones(1), 0.0).excess_risk
+        return quadratic_averages(
+            1.0, 0.0, one, 0.0, 1.0, Q, M, one, jnp.ones(1), 0.0
+        ).excess_risk
 
     def on_sphere(w: jax.Array) -> jax.Array:
         tangent = jnp.eye(len(w)) - jnp.outer(w, w)
@@ -113,7 +150,10 @@ def _verdict(data: xr.Dataset, worst: float, starts: int) -> Verdict:
             f"no start has more than one negative direction; {float(last.one_negative):.1%} of {starts} at d = {dim} "
             "have exactly one",
         ),
-        holds(worst < 1e-9, f"derivatives differ from the formula by at most {worst:.0e}, threshold 1e-09"),
+        holds(
+            worst < 1e-9,
+            f"derivatives differ from the formula by at most {worst:.0e}, threshold 1e-09",
+        ),
     ]
     for name, words, part in (("along", "along w*", 0.3), ("flat", "across", 0.5)):
         expected = data[f"{name}_expected"]
@@ -141,9 +181,15 @@ def draw(data: xr.Dataset) -> Figure:
     figure, (left, middle, right) = sheet(3, width=4.0)
     dim = int(data.dim[-1])
     rank = np.arange(1, dim + 1)
-    left.plot(rank, data.one_start, "o", color=COLOURS["chain"], ms=4, label="one start")
-    left.plot(rank, data.spectrum, "s", color=COLOURS["sde"], ms=3, label="mean over starts")
-    level = np.r_[float(data.along_expected[-1]), np.full(dim - 1, float(data.flat_expected[-1]))]
+    left.plot(
+        rank, data.one_start, "o", color=COLOURS["chain"], ms=4, label="one start"
+    )
+    left.plot(
+        rank, data.spectrum, "s", color=COLOURS["sde"], ms=3, label="mean over starts"
+    )
+    level = np.r_[
+        float(data.along_expected[-1]), np.full(dim - 1, float(data.flat_expected[-1]))
+    ]
     left.plot(rank, level, "_", color=COLOURS["theory"], ms=7, label="expected mean")
     left.set(
         xlabel="number of the eigenvalue",
@@ -154,9 +200,19 @@ def draw(data: xr.Dataset) -> Figure:
     left.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     left.legend(loc="lower right")
     d = np.geomspace(float(data.dim[0]), float(data.dim[-1]), 100)
-    middle.plot(d, 4 * (d - 1) / (d + 2), "--", color=COLOURS["theory"], label=r"$4(d-1)/(d+2)$")
+    middle.plot(
+        d, 4 * (d - 1) / (d + 2), "--", color=COLOURS["theory"], label=r"$4(d-1)/(d+2)$"
+    )
     middle.plot(d, 4 / (d + 2), color=COLOURS["theory"], label=r"$4/(d+2)$")
-    points(middle, data.dim, -data.along, data.along_error, COLOURS["annealed"], r"$-$ along $w_\star$", "s")
+    points(
+        middle,
+        data.dim,
+        -data.along,
+        data.along_error,
+        COLOURS["annealed"],
+        r"$-$ along $w_\star$",
+        "s",
+    )
     points(middle, data.dim, data.flat, data.flat_error, COLOURS["chain"], "all others")
     middle.set(
         xscale="log",
@@ -171,10 +227,27 @@ def draw(data: xr.Dataset) -> Figure:
     x, y = np.meshgrid(np.linspace(-1, 1, 301), np.linspace(-1, 1, 301))
     risk = np.where(x**2 + y**2 <= 1, 2 * (1 - y**2), np.nan)
     image = right.contourf(x, y, risk, levels=np.linspace(0, 2, 17), cmap="viridis")
-    for i, (size, colour) in enumerate(((FEW, "#ffffff"), (told(data).shown, DIRECTIONS[1]))):
+    for i, (size, colour) in enumerate(
+        ((FEW, "#ffffff"), (told(data).shown, DIRECTIONS[1]))
+    ):
         cloud = data.starts.values[i]
-        right.plot(cloud[:, 1], cloud[:, 0], "os"[i], mfc=colour, mec="#1a1a1a", mew=0.3, ms=3, label=f"$d = {size}$")
-    star: Options = {"color": "#e6ab02", "ms": 13, "mec": "#1a1a1a", "mew": 0.6, "clip_on": False}
+        right.plot(
+            cloud[:, 1],
+            cloud[:, 0],
+            "os"[i],
+            mfc=colour,
+            mec="#1a1a1a",
+            mew=0.3,
+            ms=3,
+            label=f"$d = {size}$",
+        )
+    star: Options = {
+        "color": "#e6ab02",
+        "ms": 13,
+        "mec": "#1a1a1a",
+        "mew": 0.6,
+        "clip_on": False,
+    }
     right.plot([0, 0], [1, -1], "*", label=r"$\pm w_\star$", **star)
     right.add_artist(Circle((0, 0), 1, fill=False, color="#1a1a1a", lw=0.9))
     right.set(
@@ -185,7 +258,19 @@ def draw(data: xr.Dataset) -> Figure:
     )
     right.set(xlim=(-1.12, 1.12), ylim=(-1.12, 1.12))
     right.grid(False)
-    right.legend(loc="upper left", bbox_to_anchor=(-0.2, -0.16), ncols=3, columnspacing=0.8, handletextpad=0.2)
-    figure.colorbar(image, ax=right, label=r"$\mathcal{R}$", shrink=0.85, ticks=[0, 0.5, 1, 1.5, 2])
-    headline(figure, data, "On the sphere, a random start has one direction that leads down; all others are flat")
+    right.legend(
+        loc="upper left",
+        bbox_to_anchor=(-0.2, -0.16),
+        ncols=3,
+        columnspacing=0.8,
+        handletextpad=0.2,
+    )
+    figure.colorbar(
+        image, ax=right, label=r"$\mathcal{R}$", shrink=0.85, ticks=[0, 0.5, 1, 1.5, 2]
+    )
+    headline(
+        figure,
+        data,
+        "On the sphere, a random start has one direction that leads down; all others are flat",
+    )
     return figure

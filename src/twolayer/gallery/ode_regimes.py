@@ -26,7 +26,11 @@ from twolayer.numerics.arguments import Variables
 from twolayer.numerics.errors import choice
 from twolayer.numerics.statistics import standard_error
 
-POINTS = {"gradient flow": (0.5, 1.0, 1.0), "Saad–Solla": (0.0, 1.0, 0.3), "pure noise": (0.0, 0.75, 0.3)}
+POINTS = {
+    "gradient flow": (0.5, 1.0, 1.0),
+    "Saad–Solla": (0.0, 1.0, 0.3),
+    "pure noise": (0.0, 0.75, 0.3),
+}
 """μ, δ and γ0 of the points."""
 
 FADES = {"gradient flow": 0.5, "Saad–Solla": 1.0, "pure noise": 0.25}
@@ -34,7 +38,11 @@ FADES = {"gradient flow": 0.5, "Saad–Solla": 1.0, "pure noise": 0.25}
 
 RESOLUTION = 0.5  # of the range of an overlap
 SHARE = 1.0  # of the range, times d^(−power): what the limit leaves out of the task
-STANDARD = ("He2(z1)", "He2", "projected")  # for others it is read off at the first dimension
+STANDARD = (
+    "He2(z1)",
+    "He2",
+    "projected",
+)  # for others it is read off at the first dimension
 END = {"gradient flow": 1.0, "Saad–Solla": 1.0, "pure noise": 2.5}
 """Where runs end, on the clock of their regime: t, or t d^(1−μ−δ) where noise alone is left."""
 
@@ -67,29 +75,59 @@ def ode_regimes(
     for name, (mu, delta, gamma) in POINTS.items():
         algorithm = tl.SGD(lr=gamma * tl.d**-delta, batch=tl.d**mu, geometry=geometry)
         rows[name] = [
-            part(f"{name}-{dim}", partial(_both, problem, algorithm, dim, END[name], saves, seeds, seed))
+            part(
+                f"{name}-{dim}",
+                partial(_both, problem, algorithm, dim, END[name], saves, seeds, seed),
+            )
             for dim in (far if name == "pure noise" else dims)
         ]
-    data = xr.Dataset(coords={"regime": list(POINTS), "size": np.arange(len(dims)), "save": np.arange(saves + 1)})
-    data["dim"] = ("regime", "size"), np.array([far if name == "pure noise" else dims for name in POINTS])
+    data = xr.Dataset(
+        coords={
+            "regime": list(POINTS),
+            "size": np.arange(len(dims)),
+            "save": np.arange(saves + 1),
+        }
+    )
+    data["dim"] = (
+        ("regime", "size"),
+        np.array([far if name == "pure noise" else dims for name in POINTS]),
+    )
     for key in ("clock", "limit", "mean", "error"):
-        data[key] = ("regime", "size", "save"), np.array([[row[key].values for row in rows[name]] for name in POINTS])
+        data[key] = (
+            ("regime", "size", "save"),
+            np.array([[row[key].values for row in rows[name]] for name in POINTS]),
+        )
     for key in ("fine", "line"):
-        data[key] = ("regime", "point"), np.array([rows[name][-1][key].values for name in POINTS])
+        data[key] = (
+            ("regime", "point"),
+            np.array([rows[name][-1][key].values for name in POINTS]),
+        )
     laws = f"fresh batches n0 d^μ, lr = γ0 d^(−δ), {geometry}"
     return Finding(
-        data, _verdict(data, seeds, (target, activation, geometry) == STANDARD), f"{task_of(problem)}\n{laws}"
+        data,
+        _verdict(data, seeds, (target, activation, geometry) == STANDARD),
+        f"{task_of(problem)}\n{laws}",
     )
 
 
-def _both(problem: tl.Problem, algorithm: tl.SGD, dim: int, end: float, saves: int, seeds: int, seed: int) -> Variables:
+def _both(
+    problem: tl.Problem,
+    algorithm: tl.SGD,
+    dim: int,
+    end: float,
+    saves: int,
+    seeds: int,
+    seed: int,
+) -> Variables:
     """M_11 of the chain and of the limit at the same steps."""
     start = tl.Overlaps([[1.0, 0.1], [0.1, 1.0]], [[0.5], [0.3]], dim=dim)
     unit = float(dim) ** max(1 - algorithm.mu - algorithm.delta, 0.0)
     end = end / unit
     coarse = tl.solve(problem, algorithm, tl.ODE(), start, time=end, save=saves)
     steps = np.maximum(np.round(coarse.step.values), np.arange(saves + 1)).astype(int)
-    runs = tl.solve(problem, algorithm, tl.Chain(dim), start, steps=steps, seeds=seeds, seed=seed)
+    runs = tl.solve(
+        problem, algorithm, tl.Chain(dim), start, steps=steps, seeds=seeds, seed=seed
+    )
     clock = np.interp(steps, coarse.step.values, coarse.time.values)
     fine = tl.solve(problem, algorithm, tl.ODE(), start, time=end, save=200)
     M = runs.M.values[:, :, 0, 0]
@@ -112,7 +150,11 @@ def _verdict(data: xr.Dataset, seeds: int, standard: bool) -> Verdict:
         worst = np.abs(each["mean"] - each.limit).max("save").values / span
         share = SHARE if standard else worst[0] * float(each.dim[0]) ** FADES[name]
         if not standard and data.sizes["size"] < 2:
-            checks.append(unknown(f"{name}: what the limit leaves out needs two dimensions at least"))
+            checks.append(
+                unknown(
+                    f"{name}: what the limit leaves out needs two dimensions at least"
+                )
+            )
             continue
         checks.append(
             largest(
@@ -125,10 +167,15 @@ def _verdict(data: xr.Dataset, seeds: int, standard: bool) -> Verdict:
             )
         )
         told = " and ".join(
-            f"{x:.3f} of the range at d = {int(n)}" for x, n in zip(worst, each.dim.values, strict=True)
+            f"{x:.3f} of the range at d = {int(n)}"
+            for x, n in zip(worst, each.dim.values, strict=True)
         )
         notes.append(f"{name}: off by {told}")
-    return verdict("in each regime SGD follows the equation that its laws select", checks, "; ".join(notes))
+    return verdict(
+        "in each regime SGD follows the equation that its laws select",
+        checks,
+        "; ".join(notes),
+    )
 
 
 def draw(data: xr.Dataset) -> Figure:
@@ -138,27 +185,63 @@ def draw(data: xr.Dataset) -> Figure:
     figure, (plane, *panels) = sheet(2, rows=2, width=4.4, height=3.4)
     mu = np.linspace(0, 1.6, 201)
     line = np.where(mu < 1, 1 - mu, 0)
-    for low, high, colour in ((line, 1.4, DIRECTIONS[0]), (line / 2, line, DIRECTIONS[2]), (-0.4, line / 2, GREY)):
+    for low, high, colour in (
+        (line, 1.4, DIRECTIONS[0]),
+        (line / 2, line, DIRECTIONS[2]),
+        (-0.4, line / 2, GREY),
+    ):
         plane.fill_between(mu, low, high, color=colour, alpha=0.22, lw=0)
     plane.plot([0, 1], [1, 0], color=DIRECTIONS[1], lw=2.2, label="Saad–Solla")
-    plane.plot([0, 1], [0.5, 0], "--", color=COLOURS["theory"], lw=1.2, label="noise map")
+    plane.plot(
+        [0, 1], [0.5, 0], "--", color=COLOURS["theory"], lw=1.2, label="noise map"
+    )
     plane.plot([1, 1.6], [0, 0], color=COLOURS["theory"], lw=2.2, label="giant steps")
-    for text, x, y in (("gradient flow", 0.75, 0.75), ("pure\nnoise", 0.1, 0.56), ("blow-up in one step", 0.5, -0.22)):
+    for text, x, y in (
+        ("gradient flow", 0.75, 0.75),
+        ("pure\nnoise", 0.1, 0.56),
+        ("blow-up in one step", 0.5, -0.22),
+    ):
         plane.text(x, y, text, fontsize=8)
     plane.set(xlim=(0, 1.6), ylim=(-0.4, 1.4))
-    plane.set(xlabel=r"$\mu$   ($n_b \sim d^{\mu}$)", ylabel=r"$\delta$   (lr $\sim d^{-\delta}$)")
+    plane.set(
+        xlabel=r"$\mu$   ($n_b \sim d^{\mu}$)",
+        ylabel=r"$\delta$   (lr $\sim d^{-\delta}$)",
+    )
     plane.set_title(r"what is left as $d \to \infty$")
     plane.legend(fontsize=7, loc="upper right")
     for i, (name, ax) in enumerate(zip(data.regime.values, panels, strict=True)):
         each = data.sel(regime=name)
         x, y = POINTS[str(name)][:2]
-        plane.plot([x], [y], "os^"[i], color=COLOURS["theory"], mfc="white", ms=7, zorder=6, clip_on=False)
+        plane.plot(
+            [x],
+            [y],
+            "os^"[i],
+            color=COLOURS["theory"],
+            mfc="white",
+            ms=7,
+            zorder=6,
+            clip_on=False,
+        )
         ax.plot(each.fine, each.line, color=COLOURS["theory"], label="ODE, its limit")
         for j, dim in enumerate(each.dim.values):
             word = f"chain, $d = {power(int(dim))}$"
-            points(ax, each.clock[j], each["mean"][j], each.error[j], DIRECTIONS[j], word, "os"[j % 2], "none")
+            points(
+                ax,
+                each.clock[j],
+                each["mean"][j],
+                each.error[j],
+                DIRECTIONS[j],
+                word,
+                "os"[j % 2],
+                "none",
+            )
         ax.set_title(rf"{'○□△'[i]} {name}: $\mu = {x:g}$, $\delta = {y:g}$", fontsize=9)
-        ax.set(xlabel=r"$t\,d^{1-\mu-\delta}$" if name == "pure noise" else "$t$", ylabel=r"$M_{11}$")
+        ax.set(
+            xlabel=r"$t\,d^{1-\mu-\delta}$" if name == "pure noise" else "$t$",
+            ylabel=r"$M_{11}$",
+        )
         ax.legend(fontsize=7)
-    headline(figure, data, "The regimes of the limiting equation (bars: two standard errors)")
+    headline(
+        figure, data, "The regimes of the limiting equation (bars: two standard errors)"
+    )
     return figure

@@ -19,19 +19,33 @@ from matplotlib.figure import Figure
 import twolayer as tl
 from twolayer import d
 from twolayer.gallery.shared.drawing import headline, plain_ticks, points, sheet, told
-from twolayer.gallery.shared.judging import Check, Verdict, between, holds, unknown, verdict
+from twolayer.gallery.shared.judging import (
+    Check,
+    Verdict,
+    between,
+    holds,
+    unknown,
+    verdict,
+)
 from twolayer.gallery.shared.measuring import on_sphere, phase_retrieval
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.wide import committee
 from twolayer.numerics.arguments import Options
 
-CASES = {"linear": 10.0, "phase retrieval": 60.0, "committee": 150.0}  # length of the runs, in samples/d
+CASES = {
+    "linear": 10.0,
+    "phase retrieval": 60.0,
+    "committee": 150.0,
+}  # length of the runs, in samples/d
 
 PROTOCOLS = ("optimum", "constant", "named")
 NAMED = ("cosine", "linear", "power", "inverse")
 NOISE = {"linear": 0.2, "phase retrieval": 0.5, "committee": 0.01}
-EXACT, RATE = 1e-3, 0.1  # of the linear student: its risk, and the rms of its rate, relative to the closed forms
+EXACT, RATE = (
+    1e-3,
+    0.1,
+)  # of the linear student: its risk, and the rms of its rate, relative to the closed forms
 GAIN = 0.5  # the risk of the erf committee, of that of the best constant, at most
 
 
@@ -39,7 +53,9 @@ GAIN = 0.5  # the risk of the erf committee, of that of the best constant, at mo
     "optimal-schedules",
     "optimal learning rates, and their risk against that of the best constant, in the limit and at finite d",
     quick={"pieces": 4, "restarts": 1, "seeds": 16, "dim": 300},
-    fixed={"target": "closed forms are known for z1 and z1**2, and a committee learns one of its own kind"},
+    fixed={
+        "target": "closed forms are known for z1 and z1**2, and a committee learns one of its own kind"
+    },
     group="escape",
     papers=("saad1995", "arnaboldi2023escaping"),
 )
@@ -58,17 +74,34 @@ def optimal_schedules(
     ``activation`` is that of the committee, ``geometry`` that of phase retrieval.
     """
     tasks = _tasks(activation, geometry, dim, seeds, seed)
-    found = [part(case, partial(_best, case, tasks[case], pieces, restarts, seeds, dim, seed)) for case in CASES]
-    names = {"case": list(CASES), "protocol": list(PROTOCOLS), "rival": list(PROTOCOLS[1:])}
+    found = [
+        part(
+            case, partial(_best, case, tasks[case], pieces, restarts, seeds, dim, seed)
+        )
+        for case in CASES
+    ]
+    names = {
+        "case": list(CASES),
+        "protocol": list(PROTOCOLS),
+        "rival": list(PROTOCOLS[1:]),
+    }
     data = xr.concat(found, "case").assign_coords(names)
-    students = f"linear, square ({geometry}) and {activation} students of the same targets"
-    return Finding(data, _verdict(data, activation), f"{students}; batch 1, lr = γ(s)/d, s = samples/d")
+    students = (
+        f"linear, square ({geometry}) and {activation} students of the same targets"
+    )
+    return Finding(
+        data,
+        _verdict(data, activation),
+        f"{students}; batch 1, lr = γ(s)/d, s = samples/d",
+    )
 
 
 Task = tuple[tl.Problem, tl.SGD, tl.Overlaps]
 
 
-def _tasks(activation: str, geometry: str, dim: int, starts: int, seed: int) -> dict[str, Task]:
+def _tasks(
+    activation: str, geometry: str, dim: int, starts: int, seed: int
+) -> dict[str, Task]:
     """Problem, first guess of the algorithm and start of each case."""
     linear = tl.Problem("z1", "linear", noise=NOISE["linear"])
     square = phase_retrieval(noise=NOISE["phase retrieval"])
@@ -81,15 +114,22 @@ def _tasks(activation: str, geometry: str, dim: int, starts: int, seed: int) -> 
     }
 
 
-def _best(case: str, task: Task, pieces: int, restarts: int, seeds: int, dim: int, seed: int) -> xr.Dataset:
+def _best(
+    case: str, task: Task, pieces: int, restarts: int, seeds: int, dim: int, seed: int
+) -> xr.Dataset:
     problem, algorithm, start = task
-    best = tl.optimise(problem, algorithm, start, horizon=CASES[case], pieces=pieces, restarts=restarts)
+    best = tl.optimise(
+        problem, algorithm, start, horizon=CASES[case], pieces=pieces, restarts=restarts
+    )
     contest = best.compare(dim, seeds, seed)
     assert best.best_named is not None  # no bounds are given that it could leave
     names = ("optimum", "constant", best.best_named.name)
     scale = 1 if start.dim is None else start.dim
     verdicts = {"wins": 1, "loses": -1, "undecided": 0}
-    along, risks = ("protocol", "save"), [best.paths[name].excess_risk.mean("seed").values for name in names]
+    along, risks = (
+        ("protocol", "save"),
+        [best.paths[name].excess_risk.mean("seed").values for name in names],
+    )
     return xr.Dataset(
         {
             "x": ("save", best.path.alpha.values),
@@ -132,20 +172,33 @@ def _bound(case: str, start: tl.Overlaps) -> float:
 def _verdict(data: xr.Dataset, activation: str) -> Verdict:
     end = data.risk.isel(save=-1)
     line = data.sel(case="linear", protocol="optimum")
-    ratio = float(end.sel(case="linear", protocol="optimum") / data.bound.sel(case="linear"))
+    ratio = float(
+        end.sel(case="linear", protocol="optimum") / data.bound.sel(case="linear")
+    )
     inside = (line.x > 0.1 * CASES["linear"]) & (line.x < 0.9 * CASES["linear"])
     closed = _linear(line.x.values)
     apart = (line.lr.values * (1 + NOISE["linear"] / 2 / closed) - 1)[inside.values]
     checks = [
-        between("linear: risk over the closed form", 1 - 1e-6, ratio, 1 + EXACT, digits=5),
-        between("linear: rms of rate over ε/(ε + Δ/2) less one", 0.0, float(np.sqrt((apart**2).mean())), RATE),
+        between(
+            "linear: risk over the closed form", 1 - 1e-6, ratio, 1 + EXACT, digits=5
+        ),
+        between(
+            "linear: rms of rate over ε/(ε + Δ/2) less one",
+            0.0,
+            float(np.sqrt((apart**2).mean())),
+            RATE,
+        ),
     ]
     bounds = {
         "phase retrieval": (1.0, "a schedule for each start and the best constant"),
-        "committee": (GAIN, "0 and half the constant's") if activation == "erf" else (1.0, "0 and the best constant"),
+        "committee": (GAIN, "0 and half the constant's")
+        if activation == "erf"
+        else (1.0, "0 and the best constant"),
     }
     for case, (share, what) in bounds.items():
-        best, constant = (float(end.sel(case=case, protocol=name)) for name in PROTOCOLS[:2])
+        best, constant = (
+            float(end.sel(case=case, protocol=name)) for name in PROTOCOLS[:2]
+        )
         checks.append(
             holds(
                 float(data.bound.sel(case=case)) <= best <= constant * share,
@@ -154,7 +207,10 @@ def _verdict(data: xr.Dataset, activation: str) -> Verdict:
         )
     for case in CASES:
         checks.append(
-            holds(data.certified.sel(case=case), f"{case}: no constant and none of 4 named schedules is better")
+            holds(
+                data.certified.sel(case=case),
+                f"{case}: no constant and none of 4 named schedules is better",
+            )
         )
         checks.append(_won(data.sel(case=case, rival="constant"), case))
     named = ", ".join(
@@ -187,13 +243,24 @@ def draw(data: xr.Dataset) -> Figure:
         {"color": DIRECTIONS[0], "lw": 1.4, "ls": "--"},
         {"color": DIRECTIONS[1], "lw": 1.6, "ls": ":"},
     )
-    titles = ("linear student", "phase retrieval, random starts", f"{told(data).activation} committee, two neurons")
+    titles = (
+        "linear student",
+        "phase retrieval, random starts",
+        f"{told(data).activation} committee, two neurons",
+    )
     for i, case in enumerate(CASES):
         above, below, row = panels[i], panels[3 + i], data.sel(case=case)
         names = ("optimum", "best constant", f"best named ({NAMED[int(row.word)]})")
         if case == "linear":
             closed = _linear(row.x.values)
-            above.plot(row.x, closed / (closed + NOISE[case] / 2), color=GREY, lw=5, alpha=0.35, label="closed form")
+            above.plot(
+                row.x,
+                closed / (closed + NOISE[case] / 2),
+                color=GREY,
+                lw=5,
+                alpha=0.35,
+                label="closed form",
+            )
             below.plot(row.x, closed, color=GREY, lw=5, alpha=0.35)
         for j, (name, look) in enumerate(zip(names, looks, strict=True)):
             one = row.isel(protocol=j)
@@ -201,13 +268,27 @@ def draw(data: xr.Dataset) -> Figure:
             below.plot(row.x, one.risk, **look)
             place = CASES[case] * (1.03 + 0.025 * j)
             label = f"chain, $d = {told(data).dim}$" if j == 0 else ""
-            points(below, place, float(one["mean"]), float(one.error), look["color"], label, "osD"[j])
+            points(
+                below,
+                place,
+                float(one["mean"]),
+                float(one.error),
+                look["color"],
+                label,
+                "osD"[j],
+            )
         above.set(title=titles[i], ylabel=r"$d\cdot$lr" if i == 0 else "")
-        below.set(yscale="log", xlabel=r"samples$/d$", ylabel="excess risk" if i == 0 else "")
+        below.set(
+            yscale="log", xlabel=r"samples$/d$", ylabel="excess risk" if i == 0 else ""
+        )
         if case == "linear":  # not two decades
             plain_ticks(below.yaxis)
         above.set_ylim(0, 1.35 * float(row.lr.max()))  # room for the names
         above.legend(fontsize=7, loc="upper right")
         below.legend(fontsize=7)
-    headline(drawn, data, "lines: the limit; points at the end: the exact chain (bars: two standard errors)")
+    headline(
+        drawn,
+        data,
+        "lines: the limit; points at the end: the exact chain (bars: two standard errors)",
+    )
     return drawn

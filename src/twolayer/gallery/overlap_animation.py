@@ -22,7 +22,13 @@ from twolayer.gallery.shared.drawing import headline, task_of
 from twolayer.gallery.shared.judging import Verdict, holds, same_law, unknown, verdict
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
-from twolayer.gallery.shared.wide import FLOW, committee, online, small_weights, sup_overlap
+from twolayer.gallery.shared.wide import (
+    FLOW,
+    committee,
+    online,
+    small_weights,
+    sup_overlap,
+)
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -35,14 +41,18 @@ EDGES = np.linspace(-1.0, 1.0, 61)
 COARSE = EDGES[::3]
 ROOM = 40.0  # above the highest density: for the inset
 AT_ENDS = 0.9  # |cosines| beyond this are counted as found
-LEAST = 3 * (1 - AT_ENDS)  # part of the mass there that counts as piled up: thrice that of even cosines
+LEAST = 3 * (
+    1 - AT_ENDS
+)  # part of the mass there that counts as piled up: thrice that of even cosines
 
 
 @figure(
     "overlap-animation",
     "student–teacher cosines (k = 2) and the distribution of cosines (k = 1), moving",
     quick={"dim": 200, "width": 4, "neurons": 64, "particles": 5000, "frames": 12},
-    fixed={"target": "cosines are those with the neurons of teachers of the students' own kind"},
+    fixed={
+        "target": "cosines are those with the neurons of teachers of the students' own kind"
+    },
     group="mean-field",
     moves=True,
 )
@@ -65,7 +75,9 @@ def overlap_animation(
     above = committee(activation, 2, width), online(lr, geometry)
     below = committee(field_activation, 1, neurons), tl.SGD(lr=FLOW, geometry=geometry)
     plane = part("plane", partial(_plane, *above, dim, frames, scatter_time, seed))
-    line = part("line", partial(_line, *below, dim, particles, frames, histogram_time, seed))
+    line = part(
+        "line", partial(_line, *below, dim, particles, frames, histogram_time, seed)
+    )
     data = xr.merge([plane, line])
     first, second = (task_of(*task).replace("\n", "   ") for task in (above, below))
     piling = (field_activation, geometry) == ("square", "free")
@@ -83,15 +95,25 @@ def _verdict(data: xr.Dataset, scale: float, piling: bool) -> Verdict:
         if TIMES * scale <= 0.2 * size
         else unknown(f"{text}, a fifth of {size:.2g}")
     )
-    law = same_law("cosines of a finite network and of the mean field", data.network.values, data.cloud.values)
+    law = same_law(
+        "cosines of a finite network and of the mean field",
+        data.network.values,
+        data.cloud.values,
+    )
     start, end = (float(data.ends[i]) for i in (0, -1))
     checks, note = [first, law], f"At the start {start:.0%} of the mass lies there"
     if piling:
         told = f"{end:.0%} of the mass lies beyond ±{AT_ENDS:g} at the end, at least {LEAST:.0%} expected"
         checks.append(holds(end >= LEAST > start, told))
-        return verdict("SGD follows its ODE, a finite network the mean field, and cosines pile up at ±1", checks, note)
+        return verdict(
+            "SGD follows its ODE, a finite network the mean field, and cosines pile up at ±1",
+            checks,
+            note,
+        )
     note = f"Beyond ±{AT_ENDS:g} lies {start:.0%} of the mass at the start, and {end:.0%} at the end"
-    return verdict("SGD follows its ODE, and a finite network the mean field", checks, note)
+    return verdict(
+        "SGD follows its ODE, and a finite network the mean field", checks, note
+    )
 
 
 def _cosines(result: xr.Dataset) -> np.ndarray:
@@ -103,10 +125,19 @@ def _cosines(result: xr.Dataset) -> np.ndarray:
     return np.asarray(result.M.values / np.sqrt(norm)[..., None])
 
 
-def _plane(problem: tl.Problem, algorithm: tl.SGD, dim: int, frames: int, time: float, seed: int) -> xr.Dataset:
+def _plane(
+    problem: tl.Problem,
+    algorithm: tl.SGD,
+    dim: int,
+    frames: int,
+    time: float,
+    seed: int,
+) -> xr.Dataset:
     M = SPREAD * np.random.default_rng(seed).normal(size=(problem.p, 2))
     start = small_weights(M, dim, algorithm.geometry)
-    runs = tl.solve(problem, algorithm, tl.Chain(dim), start, time=time, save=frames - 1, seed=seed)
+    runs = tl.solve(
+        problem, algorithm, tl.Chain(dim), start, time=time, save=frames - 1, seed=seed
+    )
     theory = tl.solve(problem, algorithm, tl.ODE(), start, time=runs.time.values)
     return xr.Dataset(
         {
@@ -121,17 +152,31 @@ def _plane(problem: tl.Problem, algorithm: tl.SGD, dim: int, frames: int, time: 
 
 
 def _line(
-    problem: tl.Problem, algorithm: tl.SGD, dim: int, particles: int, frames: int, time: float, seed: int
+    problem: tl.Problem,
+    algorithm: tl.SGD,
+    dim: int,
+    particles: int,
+    frames: int,
+    time: float,
+    seed: int,
 ) -> xr.Dataset:
     cloud = tl.mean_field.Particles.sample(problem, particles, dim=dim, seed=seed)
-    mean = tl.solve(problem, algorithm, tl.MeanField(dim), cloud, time=time, save=frames - 1)
+    mean = tl.solve(
+        problem, algorithm, tl.MeanField(dim), cloud, time=time, save=frames - 1
+    )
     start = tl.Overlaps.random(problem, dim, seed)
     network = tl.solve(problem, algorithm, tl.ODE(), start, time=time, save=frames - 1)
     many, few = (_cosines(run)[0, :, :, 0] for run in (mean, network))
     return xr.Dataset(
         {
-            "density": (("frame", "bin"), [np.histogram(row, EDGES, density=True)[0] for row in many]),
-            "network_density": (("frame", "coarse_bin"), [np.histogram(row, COARSE, density=True)[0] for row in few]),
+            "density": (
+                ("frame", "bin"),
+                [np.histogram(row, EDGES, density=True)[0] for row in many],
+            ),
+            "network_density": (
+                ("frame", "coarse_bin"),
+                [np.histogram(row, COARSE, density=True)[0] for row in few],
+            ),
             "field_risk": ("frame", mean.excess_risk.values[0]),
             "network_risk": ("frame", network.excess_risk.values[0]),
             "network": ("student", few[-1]),
@@ -151,29 +196,67 @@ def _frame(left: Axes, right: Axes, data: xr.Dataset, i: int) -> None:
         for inset in list(ax.child_axes):
             inset.remove()
         ax.clear()
-    left.plot(*data.ode[: i + 1].transpose("direction", "frame", "neuron").values, color=GREY, lw=0.6, alpha=0.6)
+    left.plot(
+        *data.ode[: i + 1].transpose("direction", "frame", "neuron").values,
+        color=GREY,
+        lw=0.6,
+        alpha=0.6,
+    )
     left.plot(*here.sgd.values.T, "o", color=COLOURS["chain"], ms=5, label="SGD")
     left.plot(*here.ode.values.T, "x", color=COLOURS["ode"], ms=6, label="ODE")
-    left.plot([1, 0], [0, 1], "*", color=COLOURS["sde"], ms=11, label="teachers", clip_on=False)
+    left.plot(
+        [1, 0],
+        [0, 1],
+        "*",
+        color=COLOURS["sde"],
+        ms=11,
+        label="teachers",
+        clip_on=False,
+    )
     left.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05), aspect="equal")
     left.set(xlabel=r"$M_{j1}/\sqrt{Q_{jj}}$", ylabel=r"$M_{j2}/\sqrt{Q_{jj}}$")
     left.set_title(f"$t = {float(here.scatter_time):.3g}$")
-    right.stairs(here.density.values, EDGES, fill=True, color=DIRECTIONS[2], alpha=0.7, label="mean field")
-    right.stairs(here.network_density.values, COARSE, color=COLOURS["ode"], lw=1, label="network (ODE)")
+    right.stairs(
+        here.density.values,
+        EDGES,
+        fill=True,
+        color=DIRECTIONS[2],
+        alpha=0.7,
+        label="mean field",
+    )
+    right.stairs(
+        here.network_density.values,
+        COARSE,
+        color=COLOURS["ode"],
+        lw=1,
+        label="network (ODE)",
+    )
     top = ROOM * float(max(data.density.max(), data.network_density.max()))
-    right.set(xlim=(-1, 1), ylim=(0.02, top), yscale="log", xlabel=r"cosine $m/\sqrt{Q}$", ylabel="density")
+    right.set(
+        xlim=(-1, 1),
+        ylim=(0.02, top),
+        yscale="log",
+        xlabel=r"cosine $m/\sqrt{Q}$",
+        ylabel="density",
+    )
     right.set_title(f"$t = {float(here.histogram_time):.3g}$")
     _inset(left, data, i, "scatter_time", "sgd_risk", "ode_risk", "chain")
     _inset(right, data, i, "histogram_time", "field_risk", "network_risk", "other")
 
 
-def _inset(ax: Axes, data: xr.Dataset, i: int, clock: str, first: str, second: str, colour: str) -> None:
+def _inset(
+    ax: Axes, data: xr.Dataset, i: int, clock: str, first: str, second: str, colour: str
+) -> None:
     from twolayer.plot.style import COLOURS, positive
 
-    inset = ax.inset_axes((0.64, 0.06, 0.34, 0.26) if clock == "scatter_time" else (0.4, 0.7, 0.36, 0.22))
+    inset = ax.inset_axes(
+        (0.64, 0.06, 0.34, 0.26) if clock == "scatter_time" else (0.4, 0.7, 0.36, 0.22)
+    )
     inset.plot(data[clock], positive(data[first]), color=COLOURS[colour], lw=1.2)
     inset.plot(data[clock], positive(data[second]), "--", color=COLOURS["ode"], lw=0.9)
-    inset.plot(data[clock][i], positive(data[second])[i], "o", color=COLOURS["ode"], ms=3.5)
+    inset.plot(
+        data[clock][i], positive(data[second])[i], "o", color=COLOURS["ode"], ms=3.5
+    )
     inset.set(yscale="log", xticks=[])
     inset.tick_params(labelsize=6)
     inset.minorticks_off()
@@ -197,8 +280,16 @@ def draw(data: xr.Dataset) -> Figure:
 
 def _legend(shown: Figure, left: Axes, right: Axes) -> None:
     """One key for both panels, below them."""
-    (marks, names), (more, others) = (ax.get_legend_handles_labels() for ax in (left, right))
-    shown.legend([*marks, *more], [*names, *others], loc="outside lower center", ncols=5, fontsize=7.5)
+    (marks, names), (more, others) = (
+        ax.get_legend_handles_labels() for ax in (left, right)
+    )
+    shown.legend(
+        [*marks, *more],
+        [*names, *others],
+        loc="outside lower center",
+        ncols=5,
+        fontsize=7.5,
+    )
 
 
 def animate(data: xr.Dataset) -> FuncAnimation:

@@ -60,13 +60,23 @@ def passes(
     positive_integer("seeds", seeds, 2)
     positive_integer("passes", passes, 2)
     for alpha in alphas:
-        require(alpha * dim == round(alpha * dim), "alphas", alpha, f"numbers that give whole sets at dim = {dim}")
+        require(
+            alpha * dim == round(alpha * dim),
+            "alphas",
+            alpha,
+            f"numbers that give whole sets at dim = {dim}",
+        )
     problem = chosen_problem(target, activation, 1, second_layer=[1.5], noise=noise)
     start = tl.Overlaps([[1.0]], [[0.1]])
     fresh = tl.SGD(lr=gamma / tl.d, geometry=geometry)
     data = xr.Dataset(coords={"alpha": list(alphas), "passed": np.arange(passes + 1)})
     each = [
-        part(f"alpha={a:g}", partial(_runs, problem, start, fresh, a, sampling, dim, passes, seeds, seed))
+        part(
+            f"alpha={a:g}",
+            partial(
+                _runs, problem, start, fresh, a, sampling, dim, passes, seeds, seed
+            ),
+        )
         for a in alphas
     ]
     for name in each[0]:
@@ -75,14 +85,33 @@ def passes(
     limits = [
         part(
             f"dmft-{a:g}",
-            partial(_small_batches, problem, start, fresh, a, sampling, gamma, passes, tolerance, log2_points),
+            partial(
+                _small_batches,
+                problem,
+                start,
+                fresh,
+                a,
+                sampling,
+                gamma,
+                passes,
+                tolerance,
+                log2_points,
+            ),
         )
         for a in data.theory.values
     ]
     for name in limits[0] if limits else ():
-        data[f"{name}_limit"] = ("theory", "passed"), np.stack([x[name].values for x in limits])
+        data[f"{name}_limit"] = (
+            ("theory", "passed"),
+            np.stack([x[name].values for x in limits]),
+        )
     seen = np.geomspace(min(alphas), passes * max(alphas), BEST_AT)
-    best = part("best", lambda: {"risk": tl.best_possible(problem.target, seen, noise=noise).excess_risk})
+    best = part(
+        "best",
+        lambda: {
+            "risk": tl.best_possible(problem.target, seen, noise=noise).excess_risk
+        },
+    )
     data["best"] = ("seen",), best.risk.values
     data = data.assign_coords(seen=seen)
     return Finding(data, _verdict(data, noise, seeds, dim), task_of(problem))
@@ -100,11 +129,24 @@ def _runs(
     seed: int,
 ) -> dict[str, np.ndarray]:
     """Risks after every pass through α d samples, with their errors, and the excess risk of fresh ones."""
-    algorithm, passed = fresh.replace(dataset=alpha * tl.d, sampling=sampling), np.arange(passes + 1)
-    run = tl.solve(
-        problem, algorithm, tl.Vectors(dim), start, steps=passed * round(alpha * dim), seeds=seeds, seed=seed
+    algorithm, passed = (
+        fresh.replace(dataset=alpha * tl.d, sampling=sampling),
+        np.arange(passes + 1),
     )
-    found = {"online": tl.solve(problem, fresh, tl.ODE(), start, time=run.time.values).excess_risk.values[0]}
+    run = tl.solve(
+        problem,
+        algorithm,
+        tl.Vectors(dim),
+        start,
+        steps=passed * round(alpha * dim),
+        seeds=seeds,
+        seed=seed,
+    )
+    found = {
+        "online": tl.solve(
+            problem, fresh, tl.ODE(), start, time=run.time.values
+        ).excess_risk.values[0]
+    }
     for name in ("excess_risk", "train_risk"):
         values = run[name].values
         found |= {name: values.mean(0), f"{name}_error": standard_error(values)}
@@ -129,13 +171,22 @@ def _small_batches(
         reused: Options = {"dataset": alpha * tl.d, "sampling": sampling}
         algorithm = fresh.replace(lr=gamma * share, batch=share * tl.d, **reused)
         steps = np.arange(passes + 1) * round(alpha * parts)
-        lens = tl.DMFT(log2_points=log2_points, tolerance=tolerance, max_log2_points=log2_points + 2)
+        lens = tl.DMFT(
+            log2_points=log2_points,
+            tolerance=tolerance,
+            max_log2_points=log2_points + 2,
+        )
         runs.append(tl.solve(problem, algorithm, lens, start, steps=steps))
     coarse, fine = runs
     found = {}
-    for name, error in (("excess_risk", "risk_error"), ("train_risk", "train_risk_error")):
+    for name, error in (
+        ("excess_risk", "risk_error"),
+        ("train_risk", "train_risk_error"),
+    ):
         found[name] = 2 * fine[name].values[0] - coarse[name].values[0]
-        found[f"{name}_error"] = np.hypot(2 * fine[error].values[0], coarse[error].values[0])
+        found[f"{name}_error"] = np.hypot(
+            2 * fine[error].values[0], coarse[error].values[0]
+        )
     return found
 
 
@@ -151,21 +202,52 @@ def _verdict(data: xr.Dataset, noise: float, seeds: int, dim: int) -> Verdict:
     gap, error = (data.excess_risk - data.online).values, data.excess_risk_error.values
     many, few = int(np.argmax(data.alpha.values)), int(np.argmin(data.alpha.values))
     scale = float(data.online.values[:, 0].max())
-    judged: Options = {"resolution": scale / 4, "allowance": finite, "freedom": seeds - 1}
+    judged: Options = {
+        "resolution": scale / 4,
+        "allowance": finite,
+        "freedom": seeds - 1,
+    }
     checks = [
-        largest("the first pass for all α, runs − ODE", gap[:, 1], error[:, 1], **judged),
-        largest(f"all passes at α = {data.alpha.values[many]:g}", gap[many, 1:], error[many, 1:], **judged),
+        largest(
+            "the first pass for all α, runs − ODE", gap[:, 1], error[:, 1], **judged
+        ),
+        largest(
+            f"all passes at α = {data.alpha.values[many]:g}",
+            gap[many, 1:],
+            error[many, 1:],
+            **judged,
+        ),
     ]
     excess = abs(gap[few, -1]) - finite - limit_of(1, seeds - 1) * error[few, -1]
     told_ = f"at α = {data.alpha.values[few]:g} the last pass is off by {gap[few, -1]:.3f} ± {error[few, -1]:.3f}"
-    checks.append(holds(True, told_) if excess > 0 else unknown(f"{told_}, no more than the tolerance"))
+    checks.append(
+        holds(True, told_)
+        if excess > 0
+        else unknown(f"{told_}, no more than the tolerance")
+    )
     for i, alpha in enumerate(data.theory.values):
         at = int(np.flatnonzero(data.alpha.values == alpha)[0])
-        for name, words in (("excess_risk", "excess risk"), ("train_risk", "training risk")):
+        for name, words in (
+            ("excess_risk", "excess risk"),
+            ("train_risk", "training risk"),
+        ):
             deviation = data[name].values[at, 1:] - data[f"{name}_limit"].values[i, 1:]
-            both = np.hypot(data[f"{name}_error"].values[at, 1:], data[f"{name}_error_limit"].values[i, 1:])
-            checks.append(largest(f"{words} at α = {alpha:g}, runs − small-batch DMFT", deviation, both, **judged))
-    counts = ", ".join(f"{a:g}: {n}" for a, n in zip(data.alpha.values, online_passes(data), strict=True))
+            both = np.hypot(
+                data[f"{name}_error"].values[at, 1:],
+                data[f"{name}_error_limit"].values[i, 1:],
+            )
+            checks.append(
+                largest(
+                    f"{words} at α = {alpha:g}, runs − small-batch DMFT",
+                    deviation,
+                    both,
+                    **judged,
+                )
+            )
+    counts = ", ".join(
+        f"{a:g}: {n}"
+        for a, n in zip(data.alpha.values, online_passes(data), strict=True)
+    )
     note = f"Passes within {OFF:.0%} of the ODE, of {data.sizes['passed'] - 1}, by α: {counts}; label noise {noise:g}"
     return verdict("few samples are online for one pass, many for all", checks, note)
 
@@ -178,10 +260,20 @@ def draw(data: xr.Dataset) -> Figure:
     chosen = told(data)
     steps = "" if chosen.geometry == "free" else f", {chosen.geometry}"
     drawn, (risks, training, answer) = sheet(3)
-    passed, shown = data.passed.values, {float(a): i for i, a in enumerate(data.theory.values)}
+    passed, shown = (
+        data.passed.values,
+        {float(a): i for i, a in enumerate(data.theory.values)},
+    )
     for i, alpha in enumerate(data.alpha.values):
         hue, seen = DIRECTIONS[i], alpha * passed
-        risks.plot(seen[1:], data.online.values[i, 1:], color="0.6", lw=3, zorder=1, label="ODE" if not i else None)
+        risks.plot(
+            seen[1:],
+            data.online.values[i, 1:],
+            color="0.6",
+            lw=3,
+            zorder=1,
+            label="ODE" if not i else None,
+        )
         for ax, name in ((risks, "excess_risk"), (training, "train_risk")):
             points(
                 ax,
@@ -193,13 +285,22 @@ def draw(data: xr.Dataset) -> Figure:
             )
             if alpha in shown:
                 limit = data[f"{name}_limit"].values[shown[alpha]]
-                ax.plot(seen[1:], limit[1:], color=hue, lw=1.4, label=rf"DMFT, $\alpha = {alpha:g}$")
+                ax.plot(
+                    seen[1:],
+                    limit[1:],
+                    color=hue,
+                    lw=1.4,
+                    label=rf"DMFT, $\alpha = {alpha:g}$",
+                )
     best_line(risks, data.seen, data.best)
     counts = online_passes(data)
     answer.plot(data.alpha.values, counts, "o-", color=COLOURS["theory"])
     last = data.sizes["passed"] - 1
     answer.set(
-        xscale="log", ylim=(0, last + 0.5), xlabel=r"$\alpha = n/d$", title=f"passes within {OFF:.0%} of the ODE"
+        xscale="log",
+        ylim=(0, last + 0.5),
+        xlabel=r"$\alpha = n/d$",
+        title=f"passes within {OFF:.0%} of the ODE",
     )
     for ax in (risks, training):
         ax.set(xscale="log", xlabel="samples seen / $d$")

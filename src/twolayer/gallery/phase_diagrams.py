@@ -15,7 +15,15 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.gallery.shared.batching import ALGORITHMS, SHARE, batch_of, hermite, law, recovered, rounding
+from twolayer.gallery.shared.batching import (
+    ALGORITHMS,
+    SHARE,
+    batch_of,
+    hermite,
+    law,
+    recovered,
+    rounding,
+)
 from twolayer.gallery.shared.drawing import headline, sheet, told
 from twolayer.gallery.shared.judging import Verdict, holds, largest, verdict
 from twolayer.gallery.shared.registry import Finding, figure
@@ -23,7 +31,10 @@ from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import choice, positive_integer
 
 RESOLUTION = 0.5  # of θ
-QUIET, LOUD = 0.1, 20.0  # ratio of noise to drift where learning is expected, and where it is not
+QUIET, LOUD = (
+    0.1,
+    20.0,
+)  # ratio of noise to drift where learning is expected, and where it is not
 MOST = 2.0**52  # samples in a batch
 SMALL = 64  # smallest dimension, and a quarter of the least largest one
 FAR = 100_000_000  # dimension at which fluctuations no longer learn what the drift does not
@@ -61,10 +72,26 @@ def phase_diagrams(
         for name in names:
             diagram = tl.phase_diagram(ell=ell, **ALGORITHMS[name])
             options = {"seeds": seeds, "start": "typical", "batch_sums": batch_sums}
-            runs = [_measure(ell, name, *point, seed, steps, last, options) for point in _points(ell, name)]
+            runs = [
+                _measure(ell, name, *point, seed, steps, last, options)
+                for point in _points(ell, name)
+            ]
             rows += [_row(ell, name, diagram, run) for run in runs]
-    columns = ("ell", "algorithm", "mu", "delta", "expected", "theta", "error", "resolution", "learns", "learned")
-    data = xr.Dataset({c: ("point", [row[i] for row in rows]) for i, c in enumerate(columns)})
+    columns = (
+        "ell",
+        "algorithm",
+        "mu",
+        "delta",
+        "expected",
+        "theta",
+        "error",
+        "resolution",
+        "learns",
+        "learned",
+    )
+    data = xr.Dataset(
+        {c: ("point", [row[i] for row in rows]) for i, c in enumerate(columns)}
+    )
     task = "target h_ℓ(z1)   student h_ℓ, p = 1, a = 1   fresh batches n0 d^μ, lr = γ0 d^(−δ)"
     return Finding(data, _verdict(data), task)
 
@@ -73,9 +100,19 @@ def _points(ell: int, name: str) -> list[tuple[float, float]]:
     """On the line of the fewest steps, inside, and outside."""
     half = ell / 2
     if name == "SGD":
-        return [(half - 0.5, 0.5), (half, 0.0), (half + 0.5, 0.1), (half + 0.5, -0.3), (half - 0.5, 0.15)]
+        return [
+            (half - 0.5, 0.5),
+            (half, 0.0),
+            (half + 0.5, 0.1),
+            (half + 0.5, -0.3),
+            (half - 0.5, 0.15),
+        ]
     beyond = 1 - half
-    points = [(ell - 1.0, beyond), (ell - 0.6, beyond + 0.3), (float(ell), (1.0 - ell) / 2)]
+    points = [
+        (ell - 1.0, beyond),
+        (ell - 0.6, beyond + 0.3),
+        (float(ell), (1.0 - ell) / 2),
+    ]
     if ell > 2:
         points += [(half + 0.25, -0.25), (half, -0.4)]
     else:
@@ -84,20 +121,43 @@ def _points(ell: int, name: str) -> list[tuple[float, float]]:
 
 
 def _measure(
-    ell: int, name: str, mu: float, delta: float, seed: int, steps: int, last: int, options: Options
+    ell: int,
+    name: str,
+    mu: float,
+    delta: float,
+    seed: int,
+    steps: int,
+    last: int,
+    options: Options,
 ) -> tl.single_index.WeakRecovery:
     point = tl.phase_diagram(ell=ell, **ALGORITHMS[name]).at(mu, delta)
     problem, key = hermite(ell), f"{ell}-{name}-{mu:g}-{delta:g}"
     if not point.learns:
         gamma = 0.5
         algorithm = law(name, mu, delta, gamma, batch_of(name, ell, gamma, LOUD))
-        return recovered(key, problem, algorithm, (round(_largest(algorithm, FAR)),), seed, steps=200, **options)
+        return recovered(
+            key,
+            problem,
+            algorithm,
+            (round(_largest(algorithm, FAR)),),
+            seed,
+            steps=200,
+            **options,
+        )
     gamma = 0.1 / ell if name == "SGD" else 0.2
     algorithm = law(name, mu, delta, gamma, batch_of(name, ell, gamma, QUIET))
     theta = point.theta or 0.0
     growth = ell * gamma * max(ell - 2, 0.2)
-    largest = min(_largest(algorithm, last), (steps * growth) ** (1 / theta) if theta > 0 else np.inf)
-    dims = tuple(int(x) for x in np.geomspace(max(largest / 100, SMALL), max(largest, 4 * SMALL), 3).round())
+    largest = min(
+        _largest(algorithm, last),
+        (steps * growth) ** (1 / theta) if theta > 0 else np.inf,
+    )
+    dims = tuple(
+        int(x)
+        for x in np.geomspace(
+            max(largest / 100, SMALL), max(largest, 4 * SMALL), 3
+        ).round()
+    )
     return recovered(key, problem, algorithm, dims, seed, **options)
 
 
@@ -106,12 +166,25 @@ def _largest(algorithm: tl.SGD, dim: int) -> float:
     return min(float(dim), (MOST / algorithm.batch.coefficient) ** (1 / algorithm.mu))
 
 
-def _row(ell: int, name: str, diagram: tl.PhaseDiagram, run: tl.single_index.WeakRecovery) -> list[object]:
+def _row(
+    ell: int, name: str, diagram: tl.PhaseDiagram, run: tl.single_index.WeakRecovery
+) -> list[object]:
     point = diagram.at(run.mu, run.delta)
     fit = run.fit()
     theta, error = (np.nan, np.nan) if fit is None else (fit.slope, fit.error)
     expected = np.nan if point.theta is None else point.theta
-    return [ell, name, run.mu, run.delta, expected, theta, error, rounding(run), point.learns, run.learned]
+    return [
+        ell,
+        name,
+        run.mu,
+        run.delta,
+        expected,
+        theta,
+        error,
+        rounding(run),
+        point.learns,
+        run.learned,
+    ]
 
 
 def _verdict(data: xr.Dataset) -> Verdict:
@@ -119,7 +192,10 @@ def _verdict(data: xr.Dataset) -> Verdict:
     known = data.isel(point=np.flatnonzero(data.learns.values & data.learned.values))
     gap = known.theta - known.expected
     checks = [
-        holds(same.all(), f"{int(same.sum())} of {data.sizes['point']} points learn or not as predicted, all expected"),
+        holds(
+            same.all(),
+            f"{int(same.sum())} of {data.sizes['point']} points learn or not as predicted, all expected",
+        ),
         largest(
             f"θ − predicted θ at the {known.sizes['point']} points that learn, {RESOLUTION:g} resolved",
             gap,
@@ -132,7 +208,9 @@ def _verdict(data: xr.Dataset) -> Verdict:
         f"Measured − predicted θ is {float(gap.mean()):+.3f} on average and {float(np.abs(gap).max()):.3f} at most "
         f"(median error {float(known.error.median()):.3f})"
     )
-    return verdict("the exact chain learns where and as fast as the diagrams say", checks, note)
+    return verdict(
+        "the exact chain learns where and as fast as the diagrams say", checks, note
+    )
 
 
 def draw(data: xr.Dataset) -> Figure:
@@ -141,22 +219,34 @@ def draw(data: xr.Dataset) -> Figure:
     from twolayer.plot.phases import add_legend, draw_phases
 
     chosen = told(data)
-    figure, axes = sheet(len(chosen.algorithms) + 1, len(chosen.ells), width=3.5, height=3.6)
+    figure, axes = sheet(
+        len(chosen.algorithms) + 1, len(chosen.ells), width=3.5, height=3.6
+    )
     panels = iter(axes)
     for ell in chosen.ells:
         every: list[SimpleNamespace] = []
         for name in chosen.algorithms:
-            own = _measured(data.isel(point=np.flatnonzero((data.ell.values == ell) & (data.algorithm.values == name))))
+            own = _measured(
+                data.isel(
+                    point=np.flatnonzero(
+                        (data.ell.values == ell) & (data.algorithm.values == name)
+                    )
+                )
+            )
             every += own
             ax = next(panels)
             draw_phases(ax, phase_diagram(ell=ell, **ALGORITHMS[name]), "delta", own)
             ax.set_title(rf"$\ell = {ell}$, {name}")
         ax = next(panels)
-        draw_phases(ax, phase_diagram(ell=ell, **ALGORITHMS["correlation"]), "theta", every)
+        draw_phases(
+            ax, phase_diagram(ell=ell, **ALGORITHMS["correlation"]), "theta", every
+        )
         ax.set_title(rf"$\ell = {ell}$, steps of all three")
     add_legend(figure, measured=True)
     headline(
-        figure, data, r"Regions: predicted. Numbers: measured exponents $\theta$ of the steps, predicted in brackets"
+        figure,
+        data,
+        r"Regions: predicted. Numbers: measured exponents $\theta$ of the steps, predicted in brackets",
     )
     return figure
 
@@ -165,8 +255,13 @@ def _measured(rows: xr.Dataset) -> list[SimpleNamespace]:
     """Points as diagrams draw them."""
     found = []
     for i in range(rows.sizes["point"]):
-        row = {name: rows[name].values[i] for name in ("mu", "delta", "theta", "learned")}
+        row = {
+            name: rows[name].values[i] for name in ("mu", "delta", "theta", "learned")
+        }
         known = np.isfinite(row["theta"])
-        row |= {"theta": row["theta"] if known else None, "theta_error": rows.error.values[i] if known else None}
+        row |= {
+            "theta": row["theta"] if known else None,
+            "theta_error": rows.error.values[i] if known else None,
+        }
         found.append(SimpleNamespace(**row))
     return found

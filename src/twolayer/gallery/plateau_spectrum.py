@@ -71,10 +71,18 @@ def plateau_spectrum(
             "length": (("spread", "count", "start"), lengths),
             "one": ("start", one),
             "law": ("spread", law),
-            "path": (("shown", "point"), np.stack([paths[c].risk.values for c in shown])),
+            "path": (
+                ("shown", "point"),
+                np.stack([paths[c].risk.values for c in shown]),
+            ),
             "time": ("point", paths[1].time.values),
         },
-        {"spread": list(spreads), "count": list(counts), "start": ["plateau", "elsewhere"], "shown": shown},
+        {
+            "spread": list(spreads),
+            "count": list(counts),
+            "start": ["plateau", "elsewhere"],
+            "shown": shown,
+        },
     )
     checks = []
     for i, spread in enumerate(spreads):
@@ -84,13 +92,26 @@ def plateau_spectrum(
             (off, "the same from small overlaps, over that of one variance", OFF),
         ):
             worst = float(ratio[np.abs(ratio - 1).argmax()])
-            checks.append(between(f"v = {spread:g}: {text}, at worst", 1 - share, worst, 1 + share))
+            checks.append(
+                between(
+                    f"v = {spread:g}: {text}, at worst", 1 - share, worst, 1 + share
+                )
+            )
         ratio = float(there.max() / there.min())
-        checks.append(between(f"v = {spread:g}: longest over shortest of {len(counts)} numbers", 1.0, ratio, 1 + SAME))
+        checks.append(
+            between(
+                f"v = {spread:g}: longest over shortest of {len(counts)} numbers",
+                1.0,
+                ratio,
+                1 + SAME,
+            )
+        )
     claim = "a spectrum shortens the plateau by Σ w s² = 1 + v², whatever the number of its distinct values"
     task = task_of(_problem(1, 0.0)[0], tl.SGD(gamma / tl.d))
     note = f"one variance: {one[0]:.1f} from the plateau, {np.log(LEVEL / asymmetry) / RATE:.1f} predicted"
-    return Finding(data, verdict(claim, checks, f"{note}, {one[1]:.1f} from small overlaps"), task)
+    return Finding(
+        data, verdict(claim, checks, f"{note}, {one[1]:.1f} from small overlaps"), task
+    )
 
 
 def _problem(count: int, spread: float) -> tuple[tl.Problem, np.ndarray]:
@@ -98,23 +119,40 @@ def _problem(count: int, spread: float) -> tuple[tl.Problem, np.ndarray]:
     w = np.arange(count, 0, -1) / (count * (count + 1) / 2)
     x = np.arange(count) - w @ np.arange(count)
     values = 1 + spread * x / (np.sqrt(w @ x**2) if count > 1 else 1.0)
-    return tl.Problem(tl.Teacher("erf", p), "erf", width=p, inputs=tl.Inputs.blocks(values, w)), w
+    return tl.Problem(
+        tl.Teacher("erf", p), "erf", width=p, inputs=tl.Inputs.blocks(values, w)
+    ), w
 
 
-def _lengths(count: int, spread: float, gamma: float, time: float, asymmetry: float) -> tuple[np.ndarray, xr.Dataset]:
+def _lengths(
+    count: int, spread: float, gamma: float, time: float, asymmetry: float
+) -> tuple[np.ndarray, xr.Dataset]:
     """When |M_11 − M_12| of the fields passes the level, from the plateau and from small overlaps, and the risk."""
 
     def compute() -> dict[str, np.ndarray]:
         problem, w = _problem(count, spread)
         A = M + asymmetry / 2 * np.array([[1, -1], [-1, 1]])
         apart = []
-        for Q, overlap in ((A @ A.T, A), (np.diag([0.2, 0.25]), np.array([[asymmetry, 0.0], [0.0, 0.0]]))):
+        for Q, overlap in (
+            (A @ A.T, A),
+            (np.diag([0.2, 0.25]), np.array([[asymmetry, 0.0], [0.0, 0.0]])),
+        ):
             share = w[:, None, None]
-            blocks = tl.Overlaps.in_blocks(share * Q, share * overlap, share * np.eye(p))
+            blocks = tl.Overlaps.in_blocks(
+                share * Q, share * overlap, share * np.eye(p)
+            )
             start = tl.Overlaps(Q, overlap) if count == 1 else blocks
-            result = tl.solve(problem, tl.SGD(gamma / tl.d), tl.ODE(), start, time=time, save=600)
-            apart.append(np.abs(result.M.values[0, :, 0, 0] - result.M.values[0, :, 0, 1]))
-        return {"apart": np.stack(apart), "risk": result.excess_risk.values[0], "time": result.time.values}
+            result = tl.solve(
+                problem, tl.SGD(gamma / tl.d), tl.ODE(), start, time=time, save=600
+            )
+            apart.append(
+                np.abs(result.M.values[0, :, 0, 0] - result.M.values[0, :, 0, 1])
+            )
+        return {
+            "apart": np.stack(apart),
+            "risk": result.excess_risk.values[0],
+            "time": result.time.values,
+        }
 
     found = part(f"b={count} v={spread}", compute)
     return np.array([_passed(found.time.values, x) for x in found.apart.values]), found
@@ -124,7 +162,13 @@ def _passed(t: np.ndarray, apart: np.ndarray) -> float:
     after = int(np.argmax(apart > LEVEL))
     if after == 0:
         return np.nan
-    return float(np.interp(np.log(LEVEL), np.log(apart[after - 1 : after + 1]), t[after - 1 : after + 1]))
+    return float(
+        np.interp(
+            np.log(LEVEL),
+            np.log(apart[after - 1 : after + 1]),
+            t[after - 1 : after + 1],
+        )
+    )
 
 
 def draw(data: xr.Dataset) -> Figure:
@@ -133,7 +177,9 @@ def draw(data: xr.Dataset) -> Figure:
 
     figure, (left, right) = sheet(2, width=4.6, height=3.7)
     spread = float(data.spread[-1])
-    for i, (count, style) in enumerate(zip(data.shown.values, ("-", "-", "--"), strict=True)):
+    for i, (count, style) in enumerate(
+        zip(data.shown.values, ("-", "-", "--"), strict=True)
+    ):
         label = "one variance" if count == 1 else f"{count} variances, $v = {spread:g}$"
         left.plot(data.time, data.path[i], style, color=DIRECTIONS[i], label=label)
     left.set(yscale="log", xlabel="time $t$", ylabel="excess risk, from small overlaps")
@@ -142,12 +188,31 @@ def draw(data: xr.Dataset) -> Figure:
     right.plot(1, 1, "*", color=COLOURS["theory"], ms=8, label="one variance")
     for i, v in enumerate(data.spread.values):
         colour = DIRECTIONS[i]
-        right.plot([1, counts[-1]], np.full(2, 1 / (1 + v**2)), color=colour, lw=1, label=f"$1/(1 + v^2)$, $v = {v:g}$")
+        right.plot(
+            [1, counts[-1]],
+            np.full(2, 1 / (1 + v**2)),
+            color=colour,
+            lw=1,
+            label=f"$1/(1 + v^2)$, $v = {v:g}$",
+        )
         for j, (marker, face) in enumerate((("o", colour), ("s", "none"))):
             length = data.length[i, :, j] / data.one[j]
-            right.plot(counts, length, marker, color=colour, mfc=face, label=names[j] if i == 0 else None)
-    right.set(xlabel="number of distinct variances", ylabel="length, over that of one variance", ylim=(0.8, 1.2))
+            right.plot(
+                counts,
+                length,
+                marker,
+                color=colour,
+                mfc=face,
+                label=names[j] if i == 0 else None,
+            )
+    right.set(
+        xlabel="number of distinct variances",
+        ylabel="length, over that of one variance",
+        ylim=(0.8, 1.2),
+    )
     right.set_xticks([1, *counts])
     right.legend(fontsize="small", ncols=2, loc="upper right")
-    headline(figure, data, "The plateau against number and spread of distinct variances")
+    headline(
+        figure, data, "The plateau against number and spread of distinct variances"
+    )
     return figure

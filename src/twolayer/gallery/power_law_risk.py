@@ -30,7 +30,10 @@ from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.statistics import standard_error
 
-SLOPE, FACTOR = 0.02, 0.05  # what the limit may be off: in the exponent, and of the risk
+SLOPE, FACTOR = (
+    0.02,
+    0.05,
+)  # what the limit may be off: in the exponent, and of the risk
 WINDOW = 30  # the exponent is that over the last factor of this many steps
 RESOLUTION = 0.5  # of the risk: half of it, or half as much again, has to be seen in the mean of the chain
 
@@ -60,32 +63,69 @@ def power_law_risk(
     saved = np.unique(np.geomspace(10, steps, 10).astype(int))
     fine = np.unique(np.geomspace(10, horizon, 80).astype(int))
     algorithm = tl.SGD(rate / tl.d)
-    found: dict[str, list[np.ndarray]] = {name: [] for name in ("recursion", "limit", "risk", "risk_error")}
+    found: dict[str, list[np.ndarray]] = {
+        name: [] for name in ("recursion", "limit", "risk", "risk_error")
+    }
     slopes, checks = [], []
     for a in exponents:
         problem, start = _task(a, dim)
-        line, limit = _recursion(problem, dim, rate / dim, horizon), _limit(problem, a, dim, rate, fine)
+        line, limit = (
+            _recursion(problem, dim, rate / dim, horizon),
+            _limit(problem, a, dim, rate, fine),
+        )
 
-        def compute(problem: tl.Problem = problem, start: tl.Overlaps = start) -> dict[str, np.ndarray]:
-            runs = tl.solve(problem, algorithm, tl.Chain(dim), start, steps=saved, seeds=seeds, seed=seed)
+        def compute(
+            problem: tl.Problem = problem, start: tl.Overlaps = start
+        ) -> dict[str, np.ndarray]:
+            runs = tl.solve(
+                problem,
+                algorithm,
+                tl.Chain(dim),
+                start,
+                steps=saved,
+                seeds=seeds,
+                seed=seed,
+            )
             return {"risk": runs.excess_risk.values}
 
         risk = part(f"a={a}", compute).risk.values
         mean, error = risk.mean(0), standard_error(risk)
         for name, values in zip(found, (line[fine], limit, mean, error), strict=True):
             found[name].append(values)
-        slopes.append(float(np.log(line[horizon] / line[horizon // WINDOW]) / np.log(WINDOW)))
+        slopes.append(
+            float(np.log(line[horizon] / line[horizon // WINDOW]) / np.log(WINDOW))
+        )
         exact = line[saved]
         what = f"a = {a:g}: chain/recursion − 1"
         checks += [
-            largest(what, mean / exact - 1, error / exact, resolution=RESOLUTION, freedom=seeds - 1),
-            between(f"a = {a:g}: slope of the recursion less −(1 − 1/a)", -SLOPE, slopes[-1] + 1 - 1 / a, SLOPE),
-            between(f"a = {a:g}: recursion over the limit", 1 - FACTOR, float(line[horizon] / limit[-1]), 1 + FACTOR),
+            largest(
+                what,
+                mean / exact - 1,
+                error / exact,
+                resolution=RESOLUTION,
+                freedom=seeds - 1,
+            ),
+            between(
+                f"a = {a:g}: slope of the recursion less −(1 − 1/a)",
+                -SLOPE,
+                slopes[-1] + 1 - 1 / a,
+                SLOPE,
+            ),
+            between(
+                f"a = {a:g}: recursion over the limit",
+                1 - FACTOR,
+                float(line[horizon] / limit[-1]),
+                1 + FACTOR,
+            ),
         ]
     data = xr.Dataset(
         {
             **{
-                x: (("exponent", "point" if x in ("recursion", "limit") else "step"), np.stack(found[x])) for x in found
+                x: (
+                    ("exponent", "point" if x in ("recursion", "limit") else "step"),
+                    np.stack(found[x]),
+                )
+                for x in found
             },
             "slope": ("exponent", slopes),
         },
@@ -93,7 +133,9 @@ def power_law_risk(
     )
     claim = "the risk decays with the exponent 1 − 1/a of the inputs' spectrum, along the exact recursion"
     first = (
-        task_of(_task(exponents[0], dim)[0], algorithm).replace(f"j^−{exponents[0]:g}", "j^−a").replace(", P given", "")
+        task_of(_task(exponents[0], dim)[0], algorithm)
+        .replace(f"j^−{exponents[0]:g}", "j^−a")
+        .replace(", P given", "")
     )
     return Finding(data, verdict(claim, checks), first)
 
@@ -117,13 +159,22 @@ def _recursion(problem: tl.Problem, dim: int, lr: float, steps: int) -> np.ndarr
     return out
 
 
-def _limit(problem: tl.Problem, a: float, dim: int, rate: float, steps: np.ndarray) -> np.ndarray:
+def _limit(
+    problem: tl.Problem, a: float, dim: int, rate: float, steps: np.ndarray
+) -> np.ndarray:
     """The power of the steps that the risk tends to."""
     s, n = np.array(problem.inputs.variances), np.array(problem.inputs.sizes(dim))
     first, small = s.max(), rate / dim * s
     memory = (n * small / (1 - small)).sum() / 2
     c = 2 * rate / dim * first * steps
-    return first / (2 * dim) * gamma_function(1 - 1 / a) / a * c ** (1 / a - 1) / (1 - memory)
+    return (
+        first
+        / (2 * dim)
+        * gamma_function(1 - 1 / a)
+        / a
+        * c ** (1 / a - 1)
+        / (1 - memory)
+    )
 
 
 def draw(data: xr.Dataset) -> Figure:
@@ -132,10 +183,26 @@ def draw(data: xr.Dataset) -> Figure:
 
     figure, (left, right) = sheet(2, width=4.6, height=3.7)
     for i, a in enumerate(data.exponent.values):
-        left.plot(data.point, data.recursion[i], color=DIRECTIONS[i], label=f"recursion, $a = {a:g}$")
-        left.plot(data.point, data.limit[i], ":", color=COLOURS["theory"], label="its power law" if i == 0 else None)
+        left.plot(
+            data.point,
+            data.recursion[i],
+            color=DIRECTIONS[i],
+            label=f"recursion, $a = {a:g}$",
+        )
+        left.plot(
+            data.point,
+            data.limit[i],
+            ":",
+            color=COLOURS["theory"],
+            label="its power law" if i == 0 else None,
+        )
         points(
-            left, data.step, data.risk[i].values, data.risk_error[i].values, DIRECTIONS[i], "chain" if i == 0 else ""
+            left,
+            data.step,
+            data.risk[i].values,
+            data.risk_error[i].values,
+            DIRECTIONS[i],
+            "chain" if i == 0 else "",
         )
     left.set(xscale="log", yscale="log", xlabel="step", ylabel="excess risk")
     left.legend(fontsize="small")

@@ -32,7 +32,13 @@ WIDE = 20  # from so many neurons on, vectors of small dimension are cheaper tha
 @figure(
     "published-comparisons",
     "SGD against the ODE and mean fields: the comparisons of the paper",
-    quick={"cosine_dim": 50, "wide_square": 40, "wide_erf": 30, "seeds": 3, "time": 6.0},
+    quick={
+        "cosine_dim": 50,
+        "wide_square": 40,
+        "wide_erf": 30,
+        "seeds": 3,
+        "time": 6.0,
+    },
     fixed={
         "target": "the published comparisons, each with the teacher of its paper",
         "activation": "the published comparisons, each with the activation of its paper",
@@ -55,25 +61,75 @@ def published_comparisons(
 ) -> Finding:
     """Each panel has its own clock: ``time`` for the erf ODE, a third of it in panel 5, ``field_time`` in panel 4."""
     ways = {
-        1: lambda: [_line(1, committee("erf", 4, 8, x), 0.05, 10, seeds, time, seed, f"Δ = {x:g}") for x in noises],
-        2: lambda: [_line(2, committee("erf", 2, 10), 0.5, cosine_dim, seeds, time, seed, f"d = {cosine_dim}")],
+        1: lambda: [
+            _line(
+                1, committee("erf", 4, 8, x), 0.05, 10, seeds, time, seed, f"Δ = {x:g}"
+            )
+            for x in noises
+        ],
+        2: lambda: [
+            _line(
+                2,
+                committee("erf", 2, 10),
+                0.5,
+                cosine_dim,
+                seeds,
+                time,
+                seed,
+                f"d = {cosine_dim}",
+            )
+        ],
         3: lambda: [
-            _line(3, committee("erf", 5, 10, 1e-3), 0.5, x, seeds, time, seed, f"d = {x}", dims[0]) for x in dims
+            _line(
+                3,
+                committee("erf", 5, 10, 1e-3),
+                0.5,
+                x,
+                seeds,
+                time,
+                seed,
+                f"d = {x}",
+                dims[0],
+            )
+            for x in dims
         ],
         4: lambda: [
             _line(
-                4, committee("square", 2, wide_square), 1.0, 5, seeds, field_time, seed, f"p = {wide_square}", field=5
+                4,
+                committee("square", 2, wide_square),
+                1.0,
+                5,
+                seeds,
+                field_time,
+                seed,
+                f"p = {wide_square}",
+                field=5,
             )
         ],
         5: lambda: [
-            _line(5, committee("erf", 5, wide_erf), 10.0, 1000, seeds, time / 3, seed, f"p = {wide_erf}", field=np.inf)
+            _line(
+                5,
+                committee("erf", 5, wide_erf),
+                10.0,
+                1000,
+                seeds,
+                time / 3,
+                seed,
+                f"p = {wide_erf}",
+                field=np.inf,
+            )
         ],
     }
     for number in panels:
         if number not in ways:
-            raise tl.InputError(f"Argument `panels` must be numbers from 1 to 5, but got {number}.")
+            raise tl.InputError(
+                f"Argument `panels` must be numbers from 1 to 5, but got {number}."
+            )
     lines = [line for number in panels for line in ways[number]()]
-    data = xr.concat([line.drop_vars(["cosine", "fine_cosine"], errors="ignore") for line in lines], "line")
+    data = xr.concat(
+        [line.drop_vars(["cosine", "fine_cosine"], errors="ignore") for line in lines],
+        "line",
+    )
     for line in lines:
         if "cosine" in line:
             data["cosine"], data["fine_cosine"] = line.cosine, line.fine_cosine
@@ -91,16 +147,32 @@ def _line(
         drawn = tl.Overlaps.random(problem, start_dim or dim, seed)
         start = tl.Overlaps(drawn.Q, drawn.M, problem.P, drawn.a, dim)
         lens = tl.Vectors(dim) if problem.p >= WIDE else tl.Chain(dim)
-        wanted: Options = {"time": time, "save": "log" if panel == 4 else SAVE, "seeds": seeds, "seed": seed}
+        wanted: Options = {
+            "time": time,
+            "save": "log" if panel == 4 else SAVE,
+            "seeds": seeds,
+            "seed": seed,
+        }
         runs = tl.solve(problem, online(gamma), lens, start, **wanted)
         method = tl.ODE() if field is None else tl.MeanField(field)
-        chosen = np.unique(np.linspace(0, runs.sizes["time"] - 1, SAVE + 1).round().astype(int))
+        chosen = np.unique(
+            np.linspace(0, runs.sizes["time"] - 1, SAVE + 1).round().astype(int)
+        )
         times = runs.time.values[chosen]
         ends = (times[1], times[-1])
-        fine = np.concatenate([[0.0], np.geomspace(*ends, FINE) if panel == 4 else np.linspace(*ends, FINE)])
+        fine = np.concatenate(
+            [
+                [0.0],
+                np.geomspace(*ends, FINE) if panel == 4 else np.linspace(*ends, FINE),
+            ]
+        )
         theory = tl.solve(problem, online(gamma), method, start, time=times)
         smooth = tl.solve(problem, online(gamma), method, start, time=fine)
-        own = smooth if field is None else tl.solve(problem, online(gamma), tl.ODE(), start, time=fine)
+        own = (
+            smooth
+            if field is None
+            else tl.solve(problem, online(gamma), tl.ODE(), start, time=fine)
+        )
         found = xr.Dataset(
             {
                 "time": ("save", times),
@@ -117,7 +189,9 @@ def _line(
         return found
 
     kept = part(f"{panel} {label}", compute)
-    scale = np.sqrt(gamma / (problem.p * dim)) + (0 if field is None else problem.p**-0.5)
+    scale = np.sqrt(gamma / (problem.p * dim)) + (
+        0 if field is None else problem.p**-0.5
+    )
     mean, first = kept.sgd.values.mean(0), kept.theory.values[0]
     finite = np.interp(kept.time.values, kept.fine.values, kept.ode.values)
     return kept.assign(
@@ -140,18 +214,26 @@ def _verdict(data: xr.Dataset) -> Verdict:
     for i in range(data.sizes["line"]):
         line = data.isel(line=i)
         size, claimed = float(line.deviation), float(line.claimed)
-        outcome = "differs" if size > claimed else "agrees" if claimed <= RESOLUTION else "undecided"
+        outcome = (
+            "differs"
+            if size > claimed
+            else "agrees"
+            if claimed <= RESOLUTION
+            else "undecided"
+        )
         checks.append(
             Check(
                 outcome,
                 f"({int(line.panel)}) {line.label.item()}: largest deviation {size:.3f}"
-                + (f" (from the ODE of this width {float(line.finite):.3f})" if int(line.panel) > 3 else "")
+                + (
+                    f" (from the ODE of this width {float(line.finite):.3f})"
+                    if int(line.panel) > 3
+                    else ""
+                )
                 + f", claimed order {claimed:.3f}, resolution {RESOLUTION:g}",
             )
         )
-    claim = (
-        "the mean risk of SGD is within √(γ/(pd)), and 1/√p for mean fields, of the theory (parts of the first risk)"
-    )
+    claim = "the mean risk of SGD is within √(γ/(pd)), and 1/√p for mean fields, of the theory (parts of the first risk)"
     return verdict(claim, checks)
 
 
@@ -180,27 +262,73 @@ def draw(data: xr.Dataset) -> Figure:
         if number == 2:
             for r in range(data.sizes["direction"]):
                 names = [f"SGD, teacher {r + 1}"] + [None] * (data.sizes["neuron"] - 1)
-                look: Options = {"marker": "os"[r % 2], "ms": 3, "mfc": "none", "ls": "none", "color": DIRECTIONS[r]}
-                ax.plot(own[0].time[::3], data.cosine.values[::3, :, r], label=names, **look)
-                solid: Options = {"color": COLOURS["ode"], "lw": 1.0, "ls": ("-", "--")[r % 2]}
+                look: Options = {
+                    "marker": "os"[r % 2],
+                    "ms": 3,
+                    "mfc": "none",
+                    "ls": "none",
+                    "color": DIRECTIONS[r],
+                }
+                ax.plot(
+                    own[0].time[::3], data.cosine.values[::3, :, r], label=names, **look
+                )
+                solid: Options = {
+                    "color": COLOURS["ode"],
+                    "lw": 1.0,
+                    "ls": ("-", "--")[r % 2],
+                }
                 names = [f"ODE, teacher {r + 1}"] + [None] * (data.sizes["neuron"] - 1)
-                ax.plot(own[0].fine, data.fine_cosine.values[:, :, r], label=names, zorder=6, **solid)
+                ax.plot(
+                    own[0].fine,
+                    data.fine_cosine.values[:, :, r],
+                    label=names,
+                    zorder=6,
+                    **solid,
+                )
             ax.set_ylabel("$M_{jr}/\\sqrt{Q_{jj}}$")
             ax.legend(fontsize=7)
             continue
         for i, line in enumerate(own):
             mean, error = averaged(line.sgd)
             seen = slice(1, None) if number == 4 else slice(None)
-            look = {"fmt": "os^D"[i % 4], "color": DIRECTIONS[i], "ms": 3.5, "mfc": "none", "elinewidth": 0.8}
+            look = {
+                "fmt": "os^D"[i % 4],
+                "color": DIRECTIONS[i],
+                "ms": 3.5,
+                "mfc": "none",
+                "elinewidth": 0.8,
+            }
             label = line.label.item()
-            ax.errorbar(line.time[seen], positive(mean[seen]), 2 * error[seen], label=f"SGD, {label}", **look)
+            ax.errorbar(
+                line.time[seen],
+                positive(mean[seen]),
+                2 * error[seen],
+                label=f"SGD, {label}",
+                **look,
+            )
             word = "ODE" if number < 4 else "mean field"
             dash = ("-", "--", "-.", ":")[i % 4]
             theory = positive(line.smooth[seen])
-            ax.plot(line.fine[seen], theory, dash, color=COLOURS["theory"], lw=1.3, zorder=6, label=f"{word}, {label}")
+            ax.plot(
+                line.fine[seen],
+                theory,
+                dash,
+                color=COLOURS["theory"],
+                lw=1.3,
+                zorder=6,
+                label=f"{word}, {label}",
+            )
             if number > 3:
                 finite = positive(line.ode[seen])
-                ax.plot(line.fine[seen], finite, "--", color=COLOURS["sde"], lw=1.2, zorder=6, label=f"ODE, {label}")
+                ax.plot(
+                    line.fine[seen],
+                    finite,
+                    "--",
+                    color=COLOURS["sde"],
+                    lw=1.2,
+                    zorder=6,
+                    label=f"ODE, {label}",
+                )
         ax.set_yscale("log", nonpositive="clip")  # a bar beyond zero goes to the edge
         if number == 4:
             ax.set_xscale("log")

@@ -18,7 +18,13 @@ import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, sheet, told
 from twolayer.gallery.shared.judging import Check, Verdict, holds, verdict
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.recovering import LEVELS, asked, flow_samples, require_exponents, task
+from twolayer.gallery.shared.recovering import (
+    LEVELS,
+    asked,
+    flow_samples,
+    require_exponents,
+    task,
+)
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Variables
 from twolayer.numerics.significance import LEVEL, limit_of
@@ -57,9 +63,15 @@ def recovery_samples(
             n = base * RANGES[k]
             unit = flow_samples(k, n, n**-0.5, LEVELS[0])
             end = unit * n**POWER
-            run = part(f"k={k},N={n}", partial(_weak, *task(k, geometry), n, end, seeds, seed))
-            low, high = (int((run.weak.values <= unit * n**x).sum()) for x in (-POWER, POWER))
-            rows.append((k, n, unit, wilson(low, seeds), wilson(high, seeds), run.weak.values))
+            run = part(
+                f"k={k},N={n}", partial(_weak, *task(k, geometry), n, end, seeds, seed)
+            )
+            low, high = (
+                int((run.weak.values <= unit * n**x).sum()) for x in (-POWER, POWER)
+            )
+            rows.append(
+                (k, n, unit, wilson(low, seeds), wilson(high, seeds), run.weak.values)
+            )
     data = xr.Dataset(
         {
             "k": ("point", [row[0] for row in rows]),
@@ -74,11 +86,22 @@ def recovery_samples(
     return Finding(data, _verdict(data, exponents), asked(geometry))
 
 
-def _weak(problem: tl.Problem, algorithm: tl.SGD, dim: int, samples: float, seeds: int, seed: int) -> Variables:
+def _weak(
+    problem: tl.Problem,
+    algorithm: tl.SGD,
+    dim: int,
+    samples: float,
+    seeds: int,
+    seed: int,
+) -> Variables:
     """Samples until weak recovery."""
     # what comes after weak recovery does not matter here: the levels are next to each other
     levels = (LEVELS[0], LEVELS[0] + 1e-6)
-    return {"weak": tl.recovery(problem, algorithm, dim, levels, samples=samples, seeds=seeds, seed=seed).weak}
+    return {
+        "weak": tl.recovery(
+            problem, algorithm, dim, levels, samples=samples, seeds=seeds, seed=seed
+        ).weak
+    }
 
 
 def draw(data: xr.Dataset) -> Figure:
@@ -96,23 +119,38 @@ def draw(data: xr.Dataset) -> Figure:
             seen = np.isfinite(times)
             first = min([n**-POWER / 2, *times[seen] / 2])
             x = np.concatenate([[first], times[seen], [n**POWER]])
-            y = np.concatenate([[0.0], share[seen], [share[seen][-1] if seen.any() else 0.0]])
+            y = np.concatenate(
+                [[0.0], share[seen], [share[seen][-1] if seen.any() else 0.0]]
+            )
             dash = ("-", "--", "-.", ":")[i % 4]
             ax.step(x, y, where="post", color=colour, ls=dash, lw=1.4, label=f"N = {n}")
             for where, found in ((-POWER, row.below.values), (POWER, row.above.values)):
-                error = np.abs([[found[0] - found[1]], [found[2] - found[0]]])  # rounding may be negative
-                ax.errorbar(n**where, found[0], error, fmt=mark, ms=5, color=colour, capsize=2)
+                error = np.abs(
+                    [[found[0] - found[1]], [found[2] - found[0]]]
+                )  # rounding may be negative
+                ax.errorbar(
+                    n**where, found[0], error, fmt=mark, ms=5, color=colour, capsize=2
+                )
         ax.axvline(1.0, color=GREY, lw=0.8, ls=":", label="what the flow takes")
         for edge in (LOW, HIGH):
             ax.axhline(edge, color=GREY, lw=0.8, ls="--")
-        unit = {1: "$c$", 2: r"$c\,\log N$", 3: r"$c\,N$"}.get(k, f"$c\\,N^{{{k - 2}}}$")
+        unit = {1: "$c$", 2: r"$c\,\log N$", 3: r"$c\,N$"}.get(
+            k, f"$c\\,N^{{{k - 2}}}$"
+        )
         ax.set(
-            xscale="log", ylim=(-0.03, 1.03), xlabel=f"samples/N in units of {unit}", title=f"information exponent {k}"
+            xscale="log",
+            ylim=(-0.03, 1.03),
+            xlabel=f"samples/N in units of {unit}",
+            title=f"information exponent {k}",
         )
         ax.legend(loc="upper left", fontsize=7.5)
     axes[0].set_ylabel(f"probability that m has reached {LEVELS[0]}")
     told_so = f"dashed levels: at most {LOW:g} and at least {HIGH:g} are expected"
-    headline(drawing, data, rf"Marks: $\alpha = c\,\alpha_c N^{{\mp 1/4}}$ with 95 % intervals; {told_so}")
+    headline(
+        drawing,
+        data,
+        rf"Marks: $\alpha = c\,\alpha_c N^{{\mp 1/4}}$ with 95 % intervals; {told_so}",
+    )
     return drawing
 
 
@@ -123,9 +161,16 @@ def _verdict(data: xr.Dataset, exponents: tuple[int, ...]) -> Verdict:
         own = data.isel(point=np.flatnonzero(data.k.values == k))
         below, above = own.below.values, own.above.values
         last = int(own.dim[-1])
-        for side, found, sign, edge in (("below", below, -1, LOW), ("above", above, 1, HIGH)):
+        for side, found, sign, edge in (
+            ("below", below, -1, LOW),
+            ("above", above, 1, HIGH),
+        ):
             few = wilson(round(found[-1, 0] * runs), runs, level)
-            right, wrong = (few.high <= edge, few.low > edge) if sign < 0 else (few.low >= edge, few.high < edge)
+            right, wrong = (
+                (few.high <= edge, few.low > edge)
+                if sign < 0
+                else (few.low >= edge, few.high < edge)
+            )
             checks.append(
                 Check(
                     "agrees" if right else "differs" if wrong else "undecided",
@@ -135,8 +180,19 @@ def _verdict(data: xr.Dataset, exponents: tuple[int, ...]) -> Verdict:
             )
             # probabilities move apart with N, if they have not arrived already
             change = sign * (found[-1, 0] - found[0, 0])
-            error = np.sqrt(sum(p * (1 - p) + 1 / runs for p in found[[0, -1], 0]) / runs)
+            error = np.sqrt(
+                sum(p * (1 - p) + 1 / runs for p in found[[0, -1], 0]) / runs
+            )
             back = -limit_of(2 * len(exponents)) * error
-            checks.append(holds(change >= back, f"it has moved by {change:+.3f} to its side, threshold {back:+.3f}"))
-        notes.append(f"k = {k}: {below[0, 0]:.3f} and {above[0, 0]:.3f} at N = {int(own.dim[0])}")
-    return verdict("recovery sets in at the critical number of samples", checks, "; ".join(notes))
+            checks.append(
+                holds(
+                    change >= back,
+                    f"it has moved by {change:+.3f} to its side, threshold {back:+.3f}",
+                )
+            )
+        notes.append(
+            f"k = {k}: {below[0, 0]:.3f} and {above[0, 0]:.3f} at N = {int(own.dim[0])}"
+        )
+    return verdict(
+        "recovery sets in at the critical number of samples", checks, "; ".join(notes)
+    )

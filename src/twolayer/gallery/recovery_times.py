@@ -17,13 +17,24 @@ from matplotlib.figure import Figure
 from twolayer.gallery.shared.drawing import headline, median_points, plain_ticks, sheet
 from twolayer.gallery.shared.judging import Verdict, near, verdict
 from twolayer.gallery.shared.parts import part
-from twolayer.gallery.shared.recovering import LEVELS, asked, law, measured, require_exponents
+from twolayer.gallery.shared.recovering import (
+    LEVELS,
+    asked,
+    law,
+    measured,
+    require_exponents,
+)
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import InputError
 from twolayer.numerics.statistics import Fit, median, median_power_law
 
 RANGES = {1: (100, 100_000, 6), 2: (100, 100_000, 6), 3: (64, 1024, 5), 4: (32, 128, 4)}
-PATIENCE = {1: 6.0, 2: 6.0, 3: 10.0, 4: 10.0}  # fewer than a quarter of the runs may be censored
+PATIENCE = {
+    1: 6.0,
+    2: 6.0,
+    3: 10.0,
+    4: 10.0,
+}  # fewer than a quarter of the runs may be censored
 RESOLUTION = 1.0  # of the exponent of the search: that of the next k
 RATIO = 0.5  # of the exponent of the ratio: that of the next k
 ALLOWANCE = 0.05  # of the exponent, relative: finite sizes
@@ -55,13 +66,28 @@ def recovery_times(
     shares: dict[int, Fit] = {}
     for k in exponents:
         dims = _dims(k, largest)
-        runs = [part(f"k={k},N={n}", partial(measured, k, geometry, n, PATIENCE[k], seeds, seed)) for n in dims]
-        weak, strong = (np.array([run[name].values for run in runs]) for name in ("weak", "strong"))
-        weak = np.maximum(weak, 1.0)  # a start beyond the level has seen no sample, and a logarithm needs one
-        strong = np.maximum(strong, weak + 1.0)  # so has a run that passes both levels at once
+        runs = [
+            part(
+                f"k={k},N={n}",
+                partial(measured, k, geometry, n, PATIENCE[k], seeds, seed),
+            )
+            for n in dims
+        ]
+        weak, strong = (
+            np.array([run[name].values for run in runs]) for name in ("weak", "strong")
+        )
+        weak = np.maximum(
+            weak, 1.0
+        )  # a start beyond the level has seen no sample, and a logarithm needs one
+        strong = np.maximum(
+            strong, weak + 1.0
+        )  # so has a run that passes both levels at once
         scale = np.log(dims) if k == 2 else np.ones(len(dims))
         fits[k] = median_power_law(dims, list(weak / scale[:, None]), seed=seed)
-        descent = [s[np.isfinite(s)] - w[np.isfinite(s)] for w, s in zip(weak, strong, strict=True)]
+        descent = [
+            s[np.isfinite(s)] - w[np.isfinite(s)]
+            for w, s in zip(weak, strong, strict=True)
+        ]
         shares[k] = _over(median_power_law(dims, descent, seed=seed), fits[k])
         for n, w, d in zip(dims, weak, descent, strict=True):
             rows.append((k, n, *median(w), *median(d), int(np.isinf(w).sum())))
@@ -76,25 +102,58 @@ def _over(one: Fit, two: Fit) -> Fit:
         np.hypot(one.high - one.slope, two.slope - two.low),
     )
     slope, error = one.slope - two.slope, float(np.hypot(one.error, two.error))
-    return Fit(slope, error, one.intercept - two.intercept, slope - float(below), slope + float(above))
+    return Fit(
+        slope,
+        error,
+        one.intercept - two.intercept,
+        slope - float(below),
+        slope + float(above),
+    )
 
 
 def _dims(k: int, largest: int) -> list[int]:
     first, last, count = RANGES[k]
     if largest < 4 * first:
-        raise InputError(f"Argument `largest` must be at least {4 * first} for k = {k}, but got {largest}.")
+        raise InputError(
+            f"Argument `largest` must be at least {4 * first} for k = {k}, but got {largest}."
+        )
     end = min(last, largest)
-    return np.geomspace(first, end, min(count, int(2 * np.log2(end / first)) + 1)).round().astype(int).tolist()
+    return (
+        np.geomspace(first, end, min(count, int(2 * np.log2(end / first)) + 1))
+        .round()
+        .astype(int)
+        .tolist()
+    )
 
 
-def _dataset(rows: list[tuple[float, ...]], fits: dict[int, Fit], shares: dict[int, Fit]) -> xr.Dataset:
-    names = ("k", "dim", "search", "search_low", "search_high", "descent", "descent_low", "descent_high", "censored")
+def _dataset(
+    rows: list[tuple[float, ...]], fits: dict[int, Fit], shares: dict[int, Fit]
+) -> xr.Dataset:
+    names = (
+        "k",
+        "dim",
+        "search",
+        "search_low",
+        "search_high",
+        "descent",
+        "descent_low",
+        "descent_high",
+        "censored",
+    )
     data = xr.Dataset(
-        {name: ("point", np.array(column)) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+        {
+            name: ("point", np.array(column))
+            for name, column in zip(names, zip(*rows, strict=True), strict=True)
+        }
     )
     for name, found in (("exponent", fits), ("ratio_exponent", shares)):
-        data[name] = ("exponents", "part"), np.array([[f.slope, f.error, f.low, f.high] for f in found.values()])
-    return data.assign_coords(exponents=list(fits), part=["slope", "error", "low", "high"])
+        data[name] = (
+            ("exponents", "part"),
+            np.array([[f.slope, f.error, f.low, f.high] for f in found.values()]),
+        )
+    return data.assign_coords(
+        exponents=list(fits), part=["slope", "error", "low", "high"]
+    )
 
 
 def draw(data: xr.Dataset) -> Figure:
@@ -106,38 +165,65 @@ def draw(data: xr.Dataset) -> Figure:
         own = data.isel(point=np.flatnonzero(data.k.values == k))
         n, colour, mark = own.dim.values, DIRECTIONS[i], "os^D"[i % 4]
         slope, error, *_ = data.exponent.values[i]
-        label = rf"$k={k}$: exponent {slope:.2f} ± {2 * error:.2f}" + (r" of $\tau/\log N$" if k == 2 else "")
+        label = rf"$k={k}$: exponent {slope:.2f} ± {2 * error:.2f}" + (
+            r" of $\tau/\log N$" if k == 2 else ""
+        )
         median_points(left, n, own, "search", colour, label, mark)
         fine = np.geomspace(n[0], n[-1], 60)
-        predicted = _through(n, own.search.values, fine, max(k - 1.0, 1.0), float(k == 2))
-        left.plot(fine, predicted, color=colour, lw=1, ls="--", label=rf"predicted $\tau \propto {law(int(k))}$")
+        predicted = _through(
+            n, own.search.values, fine, max(k - 1.0, 1.0), float(k == 2)
+        )
+        left.plot(
+            fine,
+            predicted,
+            color=colour,
+            lw=1,
+            ls="--",
+            label=rf"predicted $\tau \propto {law(int(k))}$",
+        )
         ratio = own.descent.values / own.search.values
-        median_points(right, n, own, "descent", colour, f"$k={k}$", mark, 1 / own.search.values)
+        median_points(
+            right, n, own, "descent", colour, f"$k={k}$", mark, 1 / own.search.values
+        )
         if k > 1:
             words = r"$1/\log N$" if k == 2 else rf"$N^{{-{(k - 2) / 2:g}}}$"
             predicted = _through(n, ratio, fine, -(k - 2) / 2, -float(k == 2))
-            right.plot(fine, predicted, color=colour, lw=1, ls="--", label=f"predicted {words}")
+            right.plot(
+                fine, predicted, color=colour, lw=1, ls="--", label=f"predicted {words}"
+            )
     for ax in (left, right):
         ax.set(xscale="log", yscale="log", xlabel="dimension $N$")
         plain_ticks(ax.xaxis)
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=7.5)
+        ax.legend(
+            loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=7.5
+        )
     left.set(ylabel=rf"samples until $m \geq {LEVELS[0]}$", title="search")
     right.set(ylabel=rf"descent to $m \geq {LEVELS[1]}$ over search", title="descent")
-    headline(drawing, data, "From random starts: for k ≥ 2 the descent is an ever smaller part (medians, bars: 95 %)")
+    headline(
+        drawing,
+        data,
+        "From random starts: for k ≥ 2 the descent is an ever smaller part (medians, bars: 95 %)",
+    )
     return drawing
 
 
-def _through(n: np.ndarray, values: np.ndarray, fine: np.ndarray, power: float, logs: float) -> np.ndarray:
+def _through(
+    n: np.ndarray, values: np.ndarray, fine: np.ndarray, power: float, logs: float
+) -> np.ndarray:
     """N^power (log N)^logs with the constant that fits best: the geometric mean of values over law."""
 
     def shape(x: np.ndarray) -> np.ndarray:
         return np.asarray(x**power * np.log(x) ** logs)
 
     seen = np.isfinite(values)
-    return np.asarray(shape(fine) * np.exp(np.log(values[seen] / shape(n[seen].astype(float))).mean()))
+    return np.asarray(
+        shape(fine) * np.exp(np.log(values[seen] / shape(n[seen].astype(float))).mean())
+    )
 
 
-def _verdict(data: xr.Dataset, fits: dict[int, Fit], shares: dict[int, Fit], seeds: int) -> Verdict:
+def _verdict(
+    data: xr.Dataset, fits: dict[int, Fit], shares: dict[int, Fit], seeds: int
+) -> Verdict:
     checks, notes = [], []
     for k, fit in fits.items():
         expected = max(k - 1, 1)
@@ -174,5 +260,7 @@ def _verdict(data: xr.Dataset, fits: dict[int, Fit], shares: dict[int, Fit], see
             f"{seeds * len(ratio)} runs censored"
         )
     return verdict(
-        "the search takes N^max(k−1, 1) samples, and the descent an ever smaller part", checks, "; ".join(notes)
+        "the search takes N^max(k−1, 1) samples, and the descent an ever smaller part",
+        checks,
+        "; ".join(notes),
     )

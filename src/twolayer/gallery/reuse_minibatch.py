@@ -15,7 +15,14 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet, task_of, told
+from twolayer.gallery.shared.drawing import (
+    headline,
+    mark_steps,
+    points,
+    sheet,
+    task_of,
+    told,
+)
 from twolayer.gallery.shared.judging import Verdict, holds, largest, unknown, verdict
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.stepping import StepPair, follow
@@ -54,8 +61,14 @@ def reuse_minibatch(
     """Overlaps with each direction, signed by the second layer and averaged over the neurons."""
     positive_integer("seeds", seeds, 2)
     stairs = tl.analyse(TARGET).staircase(activation, reuse=True)
-    seen = [abs(v) for v, step in zip(stairs.directions, stairs, strict=True) if step is not None]
-    problem = tl.Problem(TARGET, activation, width=4, second_layer=[2.0, -2.0, 2.0, -2.0])
+    seen = [
+        abs(v)
+        for v, step in zip(stairs.directions, stairs, strict=True)
+        if step is not None
+    ]
+    problem = tl.Problem(
+        TARGET, activation, width=4, second_layer=[2.0, -2.0, 2.0, -2.0]
+    )
     learns = len(seen) == 1 and np.allclose(seen[0], np.eye(4)[3])
     require(learns, "activation", activation, "one that learns z4 from reused samples")
     pairs = {}
@@ -63,17 +76,30 @@ def reuse_minibatch(
         share = alpha if word == "full" else alpha / PARTS
         sampling = "replacement" if word == "replacement" else "sequence"
         algorithm = tl.SGD(
-            lr=share * eta, batch=share * tl.d, dataset=alpha * tl.d, sampling=sampling, geometry=geometry
+            lr=share * eta,
+            batch=share * tl.d,
+            dataset=alpha * tl.d,
+            sampling=sampling,
+            geometry=geometry,
         )
         steps = 2 * passes if word == "full" else PARTS * passes
         pairs[word] = follow(
-            word, problem, algorithm, tl.DMFT(tolerance=tolerance), tl.Vectors(dim), steps, seeds, seed
+            word,
+            problem,
+            algorithm,
+            tl.DMFT(tolerance=tolerance),
+            tl.Vectors(dim),
+            steps,
+            seeds,
+            seed,
         )
     data = _data(pairs)
-    steps_of = (
-        f"{'plain' if geometry == 'free' else geometry} steps of {eta:g} on the sum over d, n = {alpha:g} d samples"
+    steps_of = f"{'plain' if geometry == 'free' else geometry} steps of {eta:g} on the sum over d, n = {alpha:g} d samples"
+    return Finding(
+        data,
+        _verdict(data, schedules, dim, seeds, passes),
+        f"{task_of(problem)}\n{steps_of}",
     )
-    return Finding(data, _verdict(data, schedules, dim, seeds, passes), f"{task_of(problem)}\n{steps_of}")
 
 
 def _signed(result: xr.Dataset) -> np.ndarray:
@@ -97,7 +123,12 @@ def _data(pairs: dict[str, StepPair]) -> xr.Dataset:
     for word, pair in pairs.items():
         dims = (f"step_{word}", "direction")
         mean, se = _measured(pair)
-        values = {"": _signed(pair.theory)[0], "_error": _error(pair), "_runs": mean, "_runs_error": se}
+        values = {
+            "": _signed(pair.theory)[0],
+            "_error": _error(pair),
+            "_runs": mean,
+            "_runs_error": se,
+        }
         for suffix, x in values.items():
             data[f"overlap_{word}{suffix}"] = dims, x
         lengths = np.sqrt(np.diagonal(pair.theory.Q.values[0], axis1=1, axis2=2))
@@ -105,10 +136,15 @@ def _data(pairs: dict[str, StepPair]) -> xr.Dataset:
     return data
 
 
-def _verdict(data: xr.Dataset, schedules: tuple[str, ...], dim: int, seeds: int, passes: int) -> Verdict:
+def _verdict(
+    data: xr.Dataset, schedules: tuple[str, ...], dim: int, seeds: int, passes: int
+) -> Verdict:
     checks, notes = [], []
     ends = {
-        word: [data[f"overlap_{word}{x}"].values[-1] for x in ("", "_error", "_runs", "_runs_error")]
+        word: [
+            data[f"overlap_{word}{x}"].values[-1]
+            for x in ("", "_error", "_runs", "_runs_error")
+        ]
         for word in schedules
     }
     size, freedom = max(abs(theory[-1]) for theory, *_ in ends.values()), seeds - 1
@@ -116,8 +152,14 @@ def _verdict(data: xr.Dataset, schedules: tuple[str, ...], dim: int, seeds: int,
         known, least = abs(theory[-1]) / error[-1], limit_of(len(ends))
         if word == "sequence" and passes == 1:  # no sample has been seen twice
             told = f"{word}, first pass: z4 of DMFT is {known:.1f} of its errors from 0, {least:.1f} at most allowed"
-            chance = known <= limit_of(len(ends), REPLICATES - 1)  # so few tell no zero from a small number
-            checks.append(unknown(told) if least < known and chance else holds(known <= least, told))
+            chance = known <= limit_of(
+                len(ends), REPLICATES - 1
+            )  # so few tell no zero from a small number
+            checks.append(
+                unknown(told)
+                if least < known and chance
+                else holds(known <= least, told)
+            )
         else:
             told = f"{word}: z4 of DMFT is {known:.1f} of its errors from 0, {least:.1f} at least"
             checks.append(holds(known > least, told))
@@ -129,8 +171,16 @@ def _verdict(data: xr.Dataset, schedules: tuple[str, ...], dim: int, seeds: int,
                 resolution=size,
                 freedom=freedom,
             ),
-            largest(f"{word}: z1, z2, z3 in the runs", mean[:-1], se[:-1], resolution=size, freedom=freedom),
-            largest(f"{word}: z1, z2, z3 in DMFT", theory[:-1], error[:-1], resolution=size),
+            largest(
+                f"{word}: z1, z2, z3 in the runs",
+                mean[:-1],
+                se[:-1],
+                resolution=size,
+                freedom=freedom,
+            ),
+            largest(
+                f"{word}: z1, z2, z3 in DMFT", theory[:-1], error[:-1], resolution=size
+            ),
         ]
         notes.append(
             f"{word} {mean[-1]:.4f} ± {se[-1]:.4f} (DMFT {theory[-1]:.4f} ± {error[-1]:.4f}), others at most "
@@ -140,8 +190,15 @@ def _verdict(data: xr.Dataset, schedules: tuple[str, ...], dim: int, seeds: int,
     return verdict(claim, checks, f"Overlap with z4 at d = {dim}: {'; '.join(notes)}")
 
 
-LINEAR, TICKS = 0.1, (-1, -0.3, -0.1, 0, 0.1, 0.3, 1)  # the axis: linear to here, then logarithmic
-TITLES = {"full": "full batch", "sequence": "batches of n/5 in sequence", "replacement": "of n/5, with replacement"}
+LINEAR, TICKS = (
+    0.1,
+    (-1, -0.3, -0.1, 0, 0.1, 0.3, 1),
+)  # the axis: linear to here, then logarithmic
+TITLES = {
+    "full": "full batch",
+    "sequence": "batches of n/5 in sequence",
+    "replacement": "of n/5, with replacement",
+}
 
 
 def draw(data: xr.Dataset) -> Figure:
@@ -152,7 +209,10 @@ def draw(data: xr.Dataset) -> Figure:
     chosen = told(data)
     figure, panels = sheet(len(chosen.schedules), height=3.9)
     for ax, word in zip(panels, chosen.schedules, strict=True):
-        theory, error, mean, se = (data[f"overlap_{word}{x}"].values for x in ("", "_error", "_runs", "_runs_error"))
+        theory, error, mean, se = (
+            data[f"overlap_{word}{x}"].values
+            for x in ("", "_error", "_runs", "_runs_error")
+        )
         steps = len(theory) - 1
         t, k = np.arange(steps + 1), theory.shape[1]
         for r in range(k):
@@ -161,9 +221,19 @@ def draw(data: xr.Dataset) -> Figure:
             ax.plot(t, theory[:, r], color=colour, lw=1.6, label=f"DMFT, $z_{r + 1}$")
             ax.fill_between(t, low, high, color=colour, alpha=0.2, lw=0)
             at = t + 0.012 * steps * (r - (k - 1) / 2)
-            points(ax, at, mean[:, r], se[:, r], colour, f"runs, $z_{r + 1}$", "os^D"[r % 4])
+            points(
+                ax,
+                at,
+                mean[:, r],
+                se[:, r],
+                colour,
+                f"runs, $z_{r + 1}$",
+                "os^D"[r % 4],
+            )
         if chosen.alpha >= EXACT:
-            best_line(ax, t[1:], data[f"length_{word}"][1:], "best possible, up to the sign")
+            best_line(
+                ax, t[1:], data[f"length_{word}"][1:], "best possible, up to the sign"
+            )
             best_line(ax, t[1:], -data[f"length_{word}"][1:], "_")
         ax.set_yscale("symlog", linthresh=LINEAR, linscale=2)
         ax.set(ylim=(-2, 2), yticks=TICKS, yticklabels=[f"{x:g}" for x in TICKS])
@@ -171,6 +241,14 @@ def draw(data: xr.Dataset) -> Figure:
         mark_steps(ax, steps)
         ax.set_title(TITLES[word])
     panels[0].set_ylabel(r"overlap, mean of sign$(a_j)\, M_{jr}$")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=min(4, 2 * len(panels)))
-    headline(figure, data, f"Bands: errors of DMFT; points: {chosen.seeds} runs at d = {chosen.dim} (bars: 2 s.e.)")
+    figure.legend(
+        *panels[0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=min(4, 2 * len(panels)),
+    )
+    headline(
+        figure,
+        data,
+        f"Bands: errors of DMFT; points: {chosen.seeds} runs at d = {chosen.dim} (bars: 2 s.e.)",
+    )
     return figure

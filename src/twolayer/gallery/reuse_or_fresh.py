@@ -16,7 +16,14 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.functions.exponents import Staircase
-from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet, task_of, told
+from twolayer.gallery.shared.drawing import (
+    headline,
+    mark_steps,
+    points,
+    sheet,
+    task_of,
+    told,
+)
 from twolayer.gallery.shared.judging import Verdict, holds, verdict
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.stepping import StepPair, agree, follow, strength
@@ -32,7 +39,12 @@ EXACT = 3.0  # n/d from which on `best_possible` ends at exact recovery of all `
 @figure(
     "reuse-or-fresh",
     "overlaps by fresh and by reused batches for targets that both, only reused, or neither learn",
-    quick={"dim": 100, "seeds": (16, 16, 16, 16, 16, 16), "steps": 2, "tolerance": 4e-3},
+    quick={
+        "dim": 100,
+        "seeds": (16, 16, 16, 16, 16, 16),
+        "steps": 2,
+        "tolerance": 4e-3,
+    },
     group="giant-steps",
 )
 def reuse_or_fresh(
@@ -53,23 +65,33 @@ def reuse_or_fresh(
     A number of runs for each target: what reused batches learn of He3 is faint.
     """
     if len(seeds) != len(targets):
-        raise tl.InputError(f"Argument `seeds` must have a number for each of {len(targets)} targets, but got {seeds}.")
+        raise tl.InputError(
+            f"Argument `seeds` must have a number for each of {len(targets)} targets, but got {seeds}."
+        )
     for n in seeds:
         positive_integer("seeds", n, 2)
     positive_integer("steps", steps, 2)
     pairs: dict[tuple[str, str], StepPair] = {}
     stairs: dict[tuple[str, str], Staircase] = {}
     for target, runs in zip(targets, seeds, strict=True):
-        problem = tl.Problem(target, activation, width=2, second_layer=[2**0.5, -(2**0.5)])
+        problem = tl.Problem(
+            target, activation, width=2, second_layer=[2**0.5, -(2**0.5)]
+        )
         analysis = tl.analyse(target)
         fresh = tl.SGD(lr=alpha * eta, batch=alpha * tl.d, geometry=geometry)
         lenses = {
             "fresh": (fresh, tl.GiantSteps(), tl.Chain(dim)),
-            "reused": (fresh.replace(dataset=fresh.batch), tl.DMFT(tolerance=tolerance), tl.Vectors(dim)),
+            "reused": (
+                fresh.replace(dataset=fresh.batch),
+                tl.DMFT(tolerance=tolerance),
+                tl.Vectors(dim),
+            ),
         }
         for way, (algorithm, theory, experiment) in lenses.items():
             key = f"{target}-{way}"
-            pairs[target, way] = follow(key, problem, algorithm, theory, experiment, steps, runs, seed)
+            pairs[target, way] = follow(
+                key, problem, algorithm, theory, experiment, steps, runs, seed
+            )
             stairs[target, way] = analysis.staircase(activation, reuse=way == "reused")
     data = _data(pairs, stairs, targets)
     task = (
@@ -81,7 +103,9 @@ def reuse_or_fresh(
 
 
 def _data(
-    pairs: dict[tuple[str, str], StepPair], stairs: dict[tuple[str, str], Staircase], targets: tuple[str, ...]
+    pairs: dict[tuple[str, str], StepPair],
+    stairs: dict[tuple[str, str], Staircase],
+    targets: tuple[str, ...],
 ) -> xr.Dataset:
     most = max(len(x) for x in stairs.values())
     steps = next(iter(pairs.values())).theory.sizes["time"]
@@ -94,15 +118,25 @@ def _data(
         found = stairs[target, way]
         k = len(found)
         overlap[at][:, :k] = strength(pair.theory.M.values[0] @ found.directions.T)
-        own = pair.theory.M_error.values[0] if "M_error" in pair.theory else np.zeros_like(pair.theory.M.values[0])
+        own = (
+            pair.theory.M_error.values[0]
+            if "M_error" in pair.theory
+            else np.zeros_like(pair.theory.M.values[0])
+        )
         error[at][:, :k] = strength(own @ np.abs(found.directions.T))
         mean, se = pair.mean("M")
         seen, spread = mean @ found.directions.T, np.sqrt(se**2 @ found.directions.T**2)
         runs[at][:, :k] = strength(seen)
         # of the root of a mean square, to first order in the errors of its terms
-        runs_error[at][:, :k] = strength(seen * spread) / np.maximum(strength(seen), 1e-12) / np.sqrt(mean.shape[1])
+        runs_error[at][:, :k] = (
+            strength(seen * spread)
+            / np.maximum(strength(seen), 1e-12)
+            / np.sqrt(mean.shape[1])
+        )
         floor[at] = np.sqrt((se**2).mean((1, 2)))
-        length[at] = np.sqrt(np.trace(pair.theory.Q.values[0], axis1=1, axis2=2) / mean.shape[1])
+        length[at] = np.sqrt(
+            np.trace(pair.theory.Q.values[0], axis1=1, axis2=2) / mean.shape[1]
+        )
         predicted[at][:k] = [np.inf if x is None else x for x in found]
     dims = ("target", "way", "step", "direction")
     return xr.Dataset(
@@ -128,7 +162,9 @@ def _verdict(data: xr.Dataset, pairs: dict[tuple[str, str], StepPair]) -> Verdic
             there = ~np.isnan(cell.predicted.values)
             last, error = cell.overlap.values[-1, there], cell.error.values[-1, there]
             floor = np.maximum(LEARNED * error, LEAST)
-            numbers = ", ".join(f"{x:.3f} over {y:.3f}" for x, y in zip(last, floor, strict=True))
+            numbers = ", ".join(
+                f"{x:.3f} over {y:.3f}" for x, y in zip(last, floor, strict=True)
+            )
             checks.append(
                 holds(
                     ((last > floor) == np.isfinite(cell.predicted.values[there])).all(),
@@ -145,7 +181,10 @@ def _verdict(data: xr.Dataset, pairs: dict[tuple[str, str], StepPair]) -> Verdic
     return verdict(claim, checks, "Overlaps, runs in brackets: " + " | ".join(notes))
 
 
-LINEAR, TICKS = 0.05, (0, 0.02, 0.05, 0.1, 0.2, 0.5, 1)  # the axis of overlaps: linear to here, then logarithmic
+LINEAR, TICKS = (
+    0.05,
+    (0, 0.02, 0.05, 0.1, 0.2, 0.5, 1),
+)  # the axis of overlaps: linear to here, then logarithmic
 
 
 def draw(data: xr.Dataset) -> Figure:
@@ -155,7 +194,9 @@ def draw(data: xr.Dataset) -> Figure:
 
     chosen = told(data)
     columns = min(3, data.sizes["target"])
-    figure, panels = sheet(columns, rows=-(-data.sizes["target"] // columns), width=3.9, height=3.7)
+    figure, panels = sheet(
+        columns, rows=-(-data.sizes["target"] // columns), width=3.9, height=3.7
+    )
     t = data.step.values
     for ax, target in zip(panels, data.target.values, strict=False):
         for way, style, face in (("fresh", "--", "none"), ("reused", "-", None)):
@@ -164,9 +205,17 @@ def draw(data: xr.Dataset) -> Figure:
             ax.fill_between(t, 0, cell.floor, color=GREY, alpha=0.2, lw=0, label=label)
             for r in range(int((~np.isnan(cell.predicted.values)).sum())):
                 colour, mark = DIRECTIONS[r], "os^"[r % 3]
-                ax.plot(t, cell.overlap[:, r], style, color=colour, label=f"theory, $v_{r + 1}$, {way}")
+                ax.plot(
+                    t,
+                    cell.overlap[:, r],
+                    style,
+                    color=colour,
+                    label=f"theory, $v_{r + 1}$, {way}",
+                )
                 seen, error = cell.overlap_runs[:, r], cell.overlap_runs_error[:, r]
-                points(ax, t, seen, error, colour, f"runs, $v_{r + 1}$, {way}", mark, face)
+                points(
+                    ax, t, seen, error, colour, f"runs, $v_{r + 1}$, {way}", mark, face
+                )
         if chosen.alpha >= EXACT and target in TARGETS:
             best_line(ax, t[1:], data.length.sel(target=target, way="reused")[1:])
         mark_steps(ax, len(t) - 1)
@@ -176,9 +225,19 @@ def draw(data: xr.Dataset) -> Figure:
         ax.minorticks_off()
     for ax in panels[data.sizes["target"] :]:
         ax.set_axis_off()
-    entries = {label: mark for ax in panels for mark, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    figure.legend(entries.values(), entries, loc="outside lower center", ncols=4, fontsize=7.5)
+    entries = {
+        label: mark
+        for ax in panels
+        for mark, label in zip(*ax.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(
+        entries.values(), entries, loc="outside lower center", ncols=4, fontsize=7.5
+    )
     least, most = min(chosen.seeds), max(chosen.seeds)
     runs = f"{least} runs" if least == most else f"{least} to {most} runs"
-    headline(figure, data, f"Fresh (dashed, open) and reused batches (solid, full); {runs} at d = {chosen.dim}")
+    headline(
+        figure,
+        data,
+        f"Fresh (dashed, open) and reused batches (solid, full); {runs} at d = {chosen.dim}",
+    )
     return figure

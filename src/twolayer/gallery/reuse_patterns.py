@@ -36,7 +36,9 @@ WORDS = {
     "replacement": "with replacement",
     "repeat": "each as often, then a fresh one",
 }
-LOOKS: dict[str, tuple[str, str, float]] = {  # marker, dash and size: patterns that learn alike stay visible
+LOOKS: dict[
+    str, tuple[str, str, float]
+] = {  # marker, dash and size: patterns that learn alike stay visible
     "full": ("o", "-", 4.0),
     "sequence": ("s", "-", 7.0),
     "reshuffled": ("^", "--", 4.0),
@@ -45,7 +47,10 @@ LOOKS: dict[str, tuple[str, str, float]] = {  # marker, dash and size: patterns 
     "repeat": ("P", "-.", 4.5),
 }
 STANDARD = ("tanh(z1 + He2(z2)/2) + z2/2", "tanh(z + 0.7)", "free")  # the task
-BEST = ((STANDARD[0], 2.0, 0.1), 0.1118)  # target, n/d and Δ, and the excess risk of `best_possible` there
+BEST = (
+    (STANDARD[0], 2.0, 0.1),
+    0.1118,
+)  # target, n/d and Δ, and the excess risk of `best_possible` there
 
 
 @figure(
@@ -72,17 +77,27 @@ def reuse_patterns(
 ) -> Finding:
     """Overlaps and risks against samples seen; a full batch takes one step where the others take one for each part."""
     positive_integer("seeds", seeds, 2)
-    problem = chosen_problem(target, activation, 2, width=2, second_layer=[2.0, -1.5], noise=noise)
+    problem = chosen_problem(
+        target, activation, 2, width=2, second_layer=[2.0, -1.5], noise=noise
+    )
     start = tl.Overlaps([[1.0, 0.1], [0.1, 0.8]], [[0.1, 0.0], [0.0, -0.2]])
     pairs = {}
     for name in patterns:
         settings = PATTERNS[choice("patterns", name, PATTERNS)]
         share = alpha if name == "full" else alpha / parts
-        reuse = {"repeat": passes} if name == "repeat" else {"dataset": alpha * tl.d, **settings}
-        algorithm = tl.SGD(lr=share * eta, batch=share * tl.d, geometry=geometry, **reuse)
+        reuse = (
+            {"repeat": passes}
+            if name == "repeat"
+            else {"dataset": alpha * tl.d, **settings}
+        )
+        algorithm = tl.SGD(
+            lr=share * eta, batch=share * tl.d, geometry=geometry, **reuse
+        )
         lenses = tl.DMFT(tolerance=tolerance), tl.Vectors(dim)
         steps = passes if name == "full" else passes * parts
-        pairs[name] = follow(name, problem, algorithm, *lenses, steps, seeds, seed, start)
+        pairs[name] = follow(
+            name, problem, algorithm, *lenses, steps, seeds, seed, start
+        )
     standard = (target, activation, geometry) == STANDARD
     return Finding(_data(pairs), _verdict(pairs, dim, standard), task_of(problem))
 
@@ -101,13 +116,30 @@ def _data(pairs: dict[str, StepPair]) -> xr.Dataset:
 
 
 def _verdict(pairs: dict[str, StepPair], dim: int, standard: bool) -> Verdict:
-    checks = [agree(f"{name}, d = {dim}, runs − DMFT", [pair], JUDGED) for name, pair in pairs.items()]
-    gaps = {name: float(pair.theory.risk[0, -1] - pair.theory.train_risk[0, -1]) for name, pair in pairs.items()}
-    if standard and {"full", "repeat"} <= set(gaps):  # other tasks may have it otherwise
+    checks = [
+        agree(f"{name}, d = {dim}, runs − DMFT", [pair], JUDGED)
+        for name, pair in pairs.items()
+    ]
+    gaps = {
+        name: float(pair.theory.risk[0, -1] - pair.theory.train_risk[0, -1])
+        for name, pair in pairs.items()
+    }
+    if standard and {"full", "repeat"} <= set(
+        gaps
+    ):  # other tasks may have it otherwise
         more = gaps["repeat"] - gaps["full"]
-        checks.append(holds(more > 0, f"batches used up at once are overfitted by {more:.3f} more than the whole set"))
+        checks.append(
+            holds(
+                more > 0,
+                f"batches used up at once are overfitted by {more:.3f} more than the whole set",
+            )
+        )
     each = ", ".join(f"{name} {gap:.3f}" for name, gap in gaps.items())
-    return verdict("one theory covers all patterns of reuse", checks, f"Test less training risk at the end: {each}")
+    return verdict(
+        "one theory covers all patterns of reuse",
+        checks,
+        f"Test less training risk at the end: {each}",
+    )
 
 
 def draw(data: xr.Dataset) -> Figure:
@@ -116,24 +148,55 @@ def draw(data: xr.Dataset) -> Figure:
     from twolayer.plot.style import DIRECTIONS
 
     drawn, (risks, training, overlaps) = sheet(3)
-    for (name, (marker, dash, size)), colour in zip(LOOKS.items(), DIRECTIONS, strict=False):
+    for (name, (marker, dash, size)), colour in zip(
+        LOOKS.items(), DIRECTIONS, strict=False
+    ):
         if f"risk_{name}" not in data:
             continue
         x = data[f"alpha_{name}"].values
         for ax, word in ((risks, "risk"), (training, "train_risk"), (overlaps, "M")):
-            rows = [data[f"{word}_{name}{suffix}"].values for suffix in ("", "_runs", "_runs_error")]
+            rows = [
+                data[f"{word}_{name}{suffix}"].values
+                for suffix in ("", "_runs", "_runs_error")
+            ]
             theory, mean, se = (row[:, 0, 0] if word == "M" else row for row in rows)
-            ax.plot(x, theory, ls=dash, color=colour, lw=1.4, label=f"DMFT, {WORDS[name]}")
-            points(ax, x, mean, se, colour, f"runs, {WORDS[name]}", marker, "none" if size > 6 else None, size)
+            ax.plot(
+                x, theory, ls=dash, color=colour, lw=1.4, label=f"DMFT, {WORDS[name]}"
+            )
+            points(
+                ax,
+                x,
+                mean,
+                se,
+                colour,
+                f"runs, {WORDS[name]}",
+                marker,
+                "none" if size > 6 else None,
+                size,
+            )
     chosen = told(data)
     steps = "" if chosen.geometry == "free" else f", {chosen.geometry}"
     if (chosen.target, chosen.alpha, chosen.noise) == BEST[0]:
-        best_line(risks, [chosen.alpha], [BEST[1] + chosen.noise / 2], "best possible, whatever the method")
+        best_line(
+            risks,
+            [chosen.alpha],
+            [BEST[1] + chosen.noise / 2],
+            "best possible, whatever the method",
+        )
     risks.set(title="test risk", ylabel="risk")
     training.set(title="training risk")
     overlaps.set(title="overlap $M_{11}$")
     for ax in (risks, training, overlaps):
         ax.set_xlabel("samples seen / $d$")
-    drawn.legend(*risks.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=7.5)
-    headline(drawn, data, f"{chosen.alpha:g} d samples{steps}; runs at d = {chosen.dim} (bars: 2 s.e.)")
+    drawn.legend(
+        *risks.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=4,
+        fontsize=7.5,
+    )
+    headline(
+        drawn,
+        data,
+        f"{chosen.alpha:g} d samples{steps}; runs at d = {chosen.dim} (bars: 2 s.e.)",
+    )
     return drawn

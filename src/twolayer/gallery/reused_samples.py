@@ -17,7 +17,14 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.gallery.shared.choosing import chosen_problem
-from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet, task_of, told
+from twolayer.gallery.shared.drawing import (
+    headline,
+    mark_steps,
+    points,
+    sheet,
+    task_of,
+    told,
+)
 from twolayer.gallery.shared.judging import Verdict, verdict
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.stepping import JUDGED, StepPair, agree, follow, stack_runs
@@ -28,7 +35,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SECOND_LAYER = (2**0.5, -(2**0.5))
-BEST = (("tanh(z1 + He3(z2))", 3.0, 0.0), 0.0)  # target, n/d and Δ, and the excess risk of `best_possible` there
+BEST = (
+    ("tanh(z1 + He3(z2))", 3.0, 0.0),
+    0.0,
+)  # target, n/d and Δ, and the excess risk of `best_possible` there
 
 
 @figure(
@@ -55,9 +65,13 @@ def reused_samples(
     for n in seeds:
         positive_integer("seeds", n, 2)
     problem = chosen_problem(target, activation, 2, width=2, second_layer=SECOND_LAYER)
-    algorithm = tl.SGD(lr=alpha * eta, batch=alpha * tl.d, dataset=alpha * tl.d, geometry=geometry)
+    algorithm = tl.SGD(
+        lr=alpha * eta, batch=alpha * tl.d, dataset=alpha * tl.d, geometry=geometry
+    )
     pairs = {
-        dim: follow(f"d={dim}", problem, algorithm, theory, tl.Vectors(dim), steps, n, seed)
+        dim: follow(
+            f"d={dim}", problem, algorithm, theory, tl.Vectors(dim), steps, n, seed
+        )
         for dim, n in zip(dims, seeds, strict=True)
     }
     data = _data(pairs)
@@ -74,7 +88,10 @@ def _symmetric(M: np.ndarray) -> np.ndarray:
 def _data(pairs: dict[int, StepPair]) -> xr.Dataset:
     first = next(iter(pairs.values())).theory
     kept = (*JUDGED, "C_theta", "C_F", "R_theta", "R_F")
-    data = xr.Dataset({name: first[name][0].drop_vars("seed") for name in kept} | stack_runs(pairs, "dim"))
+    data = xr.Dataset(
+        {name: first[name][0].drop_vars("seed") for name in kept}
+        | stack_runs(pairs, "dim")
+    )
     each = [_symmetric(pair.runs.M.values) for pair in pairs.values()]
     data["m"] = ("time", "direction"), _symmetric(first.M.values[0])
     data["m_runs"] = ("dim", "time", "direction"), np.stack([x.mean(0) for x in each])
@@ -90,11 +107,21 @@ def _verdict(pairs: dict[int, StepPair]) -> Verdict:
         M, (mean, _) = _symmetric(pair.theory.M.values[0, -1]), pair.mean("M")
         shown = _symmetric(pair.runs.M.values[:, -1])
         se = standard_error(shown)
-        runs = ", ".join(f"{x:.4f} ± {e:.4f}" for x, e in zip(_symmetric(mean[-1]), se, strict=True))
-        notes.append(f"d = {dim}: M after {pair.runs.sizes['time'] - 1} steps {runs} (DMFT {M[0]:.4f}, {M[1]:.4f})")
+        runs = ", ".join(
+            f"{x:.4f} ± {e:.4f}" for x, e in zip(_symmetric(mean[-1]), se, strict=True)
+        )
+        notes.append(
+            f"d = {dim}: M after {pair.runs.sizes['time'] - 1} steps {runs} (DMFT {M[0]:.4f}, {M[1]:.4f})"
+        )
     theory = next(iter(pairs.values())).theory
-    notes.append(f"training risk {float(theory.train_risk[0, -1]):.4f}, test risk {float(theory.risk[0, -1]):.4f}")
-    return verdict("gradient descent on the same samples follows dynamical mean-field theory", checks, "; ".join(notes))
+    notes.append(
+        f"training risk {float(theory.train_risk[0, -1]):.4f}, test risk {float(theory.risk[0, -1]):.4f}"
+    )
+    return verdict(
+        "gradient descent on the same samples follows dynamical mean-field theory",
+        checks,
+        "; ".join(notes),
+    )
 
 
 def _published(problem: tl.Problem, algorithm: tl.SGD) -> dict[str, np.ndarray]:
@@ -104,13 +131,25 @@ def _published(problem: tl.Problem, algorithm: tl.SGD) -> dict[str, np.ndarray]:
         (x.target.name, x.activation.name, by.geometry)
         for x, by in ((problem, algorithm), (setup.problem, setup.algorithm))
     )
-    mine, theirs = ([x.lr.coefficient, x.batch.coefficient] for x in (algorithm, setup.algorithm))
+    mine, theirs = (
+        [x.lr.coefficient, x.batch.coefficient] for x in (algorithm, setup.algorithm)
+    )
     if one != two or not np.allclose(mine, theirs):
         return {}
     # its theory has a known error
-    stored = {ref.quantity: np.asarray(ref.value) for ref in setup.reference if not ref.known}
-    m = {f"m{r}": np.cumsum(stored[f"M[1,{r}]"] - stored[f"M[2,{r}]"]) / 2 for r in (1, 2)}  # stored are the changes
-    return {**m, "Q1": stored["Q[1,1]"], "Q2": stored["Q[1,2]"], "risk2": stored["risk"]}
+    stored = {
+        ref.quantity: np.asarray(ref.value) for ref in setup.reference if not ref.known
+    }
+    m = {
+        f"m{r}": np.cumsum(stored[f"M[1,{r}]"] - stored[f"M[2,{r}]"]) / 2
+        for r in (1, 2)
+    }  # stored are the changes
+    return {
+        **m,
+        "Q1": stored["Q[1,1]"],
+        "Q2": stored["Q[1,2]"],
+        "risk2": stored["risk"],
+    }
 
 
 def draw(data: xr.Dataset) -> Figure:
@@ -125,26 +164,63 @@ def draw(data: xr.Dataset) -> Figure:
     t = np.arange(chosen.steps + 1)
     curves: dict[Axes, list[tuple[xr.DataArray, str, Any, str]]] = {
         left: [(data.m[:, r], "m", (..., r), rf"$m_{r + 1}$") for r in range(2)],
-        middle: [(data.Q[:, 0, l], "Q", (..., 0, l), rf"$Q_{{1{l + 1}}}$") for l in range(2)],
-        right: [(data[w], w, (...,), n) for w, n in (("train_risk", "training"), ("risk", "test"))],
+        middle: [
+            (data.Q[:, 0, l], "Q", (..., 0, l), rf"$Q_{{1{l + 1}}}$") for l in range(2)
+        ],
+        right: [
+            (data[w], w, (...,), n)
+            for w, n in (("train_risk", "training"), ("risk", "test"))
+        ],
     }
     for ax, rows in curves.items():
         for k, (theory, name, index, label) in enumerate(rows):
-            ax.plot(t, theory, ("-", "--")[k], color=COLOURS["theory"], label=f"DMFT, {label}", zorder=6)
+            ax.plot(
+                t,
+                theory,
+                ("-", "--")[k],
+                color=COLOURS["theory"],
+                label=f"DMFT, {label}",
+                zorder=6,
+            )
             for i, dim in enumerate(data.dim.values):
-                mean, error = (data[f"{name}_runs{x}"].values[i][index] for x in ("", "_error"))
+                mean, error = (
+                    data[f"{name}_runs{x}"].values[i][index] for x in ("", "_error")
+                )
                 at = t + 0.08 * (i - (data.sizes["dim"] - 1) / 2)
                 word = f"{label}, $d = {dim}$, {chosen.seeds[i]} runs"
-                points(ax, at, mean, error, DIRECTIONS[i], word, "os"[i % 2], "none" if k else None)
+                points(
+                    ax,
+                    at,
+                    mean,
+                    error,
+                    DIRECTIONS[i],
+                    word,
+                    "os"[i % 2],
+                    "none" if k else None,
+                )
             seen = data.get(f"published_{name}{k + 1}")
             if seen is not None:
-                word = "published, $d = 5000$" if name == "risk" or not k else "_published"
-                ax.plot(t[1 : len(seen) + 1] + 0.2, seen, "x", color=COLOURS["theory"], ms=4, label=word, zorder=7)
+                word = (
+                    "published, $d = 5000$" if name == "risk" or not k else "_published"
+                )
+                ax.plot(
+                    t[1 : len(seen) + 1] + 0.2,
+                    seen,
+                    "x",
+                    color=COLOURS["theory"],
+                    ms=4,
+                    label=word,
+                    zorder=7,
+                )
         mark_steps(ax, chosen.steps)
         ax.legend(fontsize=6.5)
     right.legend(fontsize=6.5, loc="lower left", bbox_to_anchor=(0, 0.06), ncols=2)
     left.set_title("overlaps $(M_1 - M_2)/2$")
     middle.set_title("norms and overlap of neurons")
     right.set_title("risk")
-    headline(figure, data, "Gradient descent on the same samples at every step (bars: two standard errors)")
+    headline(
+        figure,
+        data,
+        "Gradient descent on the same samples at every step (bars: two standard errors)",
+    )
     return figure

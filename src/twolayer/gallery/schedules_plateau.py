@@ -20,7 +20,14 @@ from matplotlib.figure import Figure
 import twolayer as tl
 from twolayer import d
 from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
-from twolayer.gallery.shared.judging import Check, Verdict, between, holds, near, verdict
+from twolayer.gallery.shared.judging import (
+    Check,
+    Verdict,
+    between,
+    holds,
+    near,
+    verdict,
+)
 from twolayer.gallery.shared.measuring import SPHERES
 from twolayer.gallery.shared.parts import part
 from twolayer.gallery.shared.registry import Finding, figure
@@ -28,7 +35,11 @@ from twolayer.numerics.errors import choice
 from twolayer.numerics.statistics import standard_error
 from twolayer.task.scaling import Scaling
 
-NOISE, START, SPAN = 0.5, 0.1, 40.0  # Δ, m at the start, and the length of the run in samples/d
+NOISE, START, SPAN = (
+    0.5,
+    0.1,
+    40.0,
+)  # Δ, m at the start, and the length of the run in samples/d
 FASTEST = 1 / (12 + NOISE)
 PROBLEM = tl.Problem("z1**2", "square", noise=NOISE)
 LAWS = {
@@ -37,7 +48,12 @@ LAWS = {
     "late cosine": FASTEST / d * tl.schedules.cosine(18, floor=0.1, after=22),
     "inverse": FASTEST / d * tl.schedules.inverse(scale=4, after=22),
 }
-LOOKS = (("o", "-"), ("s", "--"), ("^", "-."), ("D", (0, (4, 1, 1, 1, 1, 1))))  # marker and dash of each law
+LOOKS = (
+    ("o", "-"),
+    ("s", "--"),
+    ("^", "-."),
+    ("D", (0, (4, 1, 1, 1, 1, 1))),
+)  # marker and dash of each law
 CLOSE = 0.1  # what a finite dimension may change, of the risk
 
 
@@ -51,11 +67,18 @@ CLOSE = 0.1  # what a finite dimension may change, of the risk
     },
     group="escape",
 )
-def schedules_plateau(*, seed: int = 0, dim: int = 4000, seeds: int = 128, geometry: str = "projected") -> Finding:
+def schedules_plateau(
+    *, seed: int = 0, dim: int = 4000, seeds: int = 128, geometry: str = "projected"
+) -> Finding:
     """The limit and runs of three schedules, from an overlap of 0.1 to forty times d samples."""
     choice("geometry", geometry, SPHERES)
-    found = [part(name, partial(_runs, law, geometry, dim, seeds, seed)) for name, law in LAWS.items()]
-    data = xr.concat(found, "law", coords="minimal", compat="override").assign_coords(law=list(LAWS))
+    found = [
+        part(name, partial(_runs, law, geometry, dim, seeds, seed))
+        for name, law in LAWS.items()
+    ]
+    data = xr.concat(found, "law", coords="minimal", compat="override").assign_coords(
+        law=list(LAWS)
+    )
     rate, risk = _best(data.alpha.values)
     data = data.assign(best=("save", risk), best_lr=("save", rate))
     return Finding(data, _verdict(data), task_of(PROBLEM))
@@ -64,9 +87,24 @@ def schedules_plateau(*, seed: int = 0, dim: int = 4000, seeds: int = 128, geome
 def _runs(law: Scaling, geometry: str, dim: int, seeds: int, seed: int) -> xr.Dataset:
     algorithm, start = tl.SGD(law, geometry=geometry), tl.Overlaps([[1.0]], [[START]])
     limit = tl.solve(PROBLEM, algorithm, tl.ODE(), start, alpha=SPAN, save=80)
-    runs = tl.solve(PROBLEM, algorithm, tl.Chain(dim), start, alpha=SPAN, save=80, seeds=seeds, seed=seed)
-    excess = {"ode": ("save", limit.excess_risk.values[0]), "chain": (("seed", "save"), runs.excess_risk.values)}
-    return xr.Dataset({"lr": ("save", limit.lr.values), **excess}, {"alpha": ("save", limit.alpha.values)})
+    runs = tl.solve(
+        PROBLEM,
+        algorithm,
+        tl.Chain(dim),
+        start,
+        alpha=SPAN,
+        save=80,
+        seeds=seeds,
+        seed=seed,
+    )
+    excess = {
+        "ode": ("save", limit.excess_risk.values[0]),
+        "chain": (("seed", "save"), runs.excess_risk.values),
+    }
+    return xr.Dataset(
+        {"lr": ("save", limit.lr.values), **excess},
+        {"alpha": ("save", limit.alpha.values)},
+    )
 
 
 def _best(alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -82,13 +120,18 @@ def _flow(law: str) -> float:
     gammas: dict[str, Callable[[float], float]] = {
         "constant": lambda s: 0.0445310,
         "cosine": lambda s: FASTEST * (1 + np.cos(np.pi * s / SPAN)) / 2,
-        "late cosine": lambda s: FASTEST * (0.1 + 0.9 * (1 + np.cos(np.pi * np.clip((s - 22) / 18, 0, 1))) / 2),
+        "late cosine": lambda s: (
+            FASTEST
+            * (0.1 + 0.9 * (1 + np.cos(np.pi * np.clip((s - 22) / 18, 0, 1))) / 2)
+        ),
         "inverse": lambda s: FASTEST / (1 + np.maximum(s - 22, 0) / 4),
     }
     gamma, u, h = gammas[law], START**2, SPAN / 40_000
 
     def rate(s: float, u: float) -> float:
-        return float(u * (8 * gamma(s) * (1 - u) - gamma(s) ** 2 * (48 * (1 - u) + 4 * NOISE)))
+        return float(
+            u * (8 * gamma(s) * (1 - u) - gamma(s) ** 2 * (48 * (1 - u) + 4 * NOISE))
+        )
 
     for n in range(40_000):
         middle = u + h / 2 * rate(n * h, u)
@@ -101,21 +144,48 @@ def _verdict(data: xr.Dataset) -> Verdict:
     best = float(end.best)
     for law in LAWS:
         limit, runs = float(end.ode.sel(law=law)), end.chain.sel(law=law).values
-        checks.append(between(f"{law}: the ODE over the equation of u", 0.9999, limit / _flow(law), 1.0001, digits=4))
-        spread = 1.2533 * float(standard_error(np.log(runs)))  # of the logarithm of a median
+        checks.append(
+            between(
+                f"{law}: the ODE over the equation of u",
+                0.9999,
+                limit / _flow(law),
+                1.0001,
+                digits=4,
+            )
+        )
+        spread = 1.2533 * float(
+            standard_error(np.log(runs))
+        )  # of the logarithm of a median
         ratio = float(np.log(np.median(runs) / limit))
         what = f"{law}: logarithm of the median of the runs over the ODE"
         checks.append(
-            near(what, ratio, 0.0, spread, resolution=1.0, allowance=CLOSE, freedom=len(runs) - 1, count=len(LAWS))
+            near(
+                what,
+                ratio,
+                0.0,
+                spread,
+                resolution=1.0,
+                allowance=CLOSE,
+                freedom=len(runs) - 1,
+                count=len(LAWS),
+            )
         )
-        checks.append(holds(limit > best, f"{law} leaves {limit:.5f}, above the best possible {best:.5f}"))
+        checks.append(
+            holds(
+                limit > best,
+                f"{law} leaves {limit:.5f}, above the best possible {best:.5f}",
+            )
+        )
     constant = float(end.ode.sel(law="constant"))
     for law in list(LAWS)[1:]:
         share = float(end.ode.sel(law=law)) / constant
         expected = "more, for it falls on the plateau" if law == "cosine" else "less"
         text = f"{law} leaves {share:.2f} of what the best constant leaves, {expected}"
         checks.append(holds(share > 1 if law == "cosine" else share < 1, text))
-    return verdict("rates that fall after the plateau beat the best constant one, and none beats the optimum", checks)
+    return verdict(
+        "rates that fall after the plateau beat the best constant one, and none beats the optimum",
+        checks,
+    )
 
 
 def draw(data: xr.Dataset) -> Figure:
@@ -129,12 +199,34 @@ def draw(data: xr.Dataset) -> Figure:
         right.plot(data.alpha, here.ode, ls=dash, color=colour, label=f"ODE, {law}")
         low, middle, high = np.quantile(here.chain.values, (0.1, 0.5, 0.9), axis=0)
         right.fill_between(data.alpha, low, high, color=colour, alpha=0.15, lw=0)
-        right.plot(data.alpha[::5], middle[::5], marker, ms=3.5, color=colour, label=f"runs, {law}")
-    left.plot(data.alpha, data.best_lr, ":", color=COLOURS["theory"], label="best there can be")
-    right.plot(data.alpha, data.best, ":", color=COLOURS["theory"], label="best there can be")
+        right.plot(
+            data.alpha[::5],
+            middle[::5],
+            marker,
+            ms=3.5,
+            color=colour,
+            label=f"runs, {law}",
+        )
+    left.plot(
+        data.alpha,
+        data.best_lr,
+        ":",
+        color=COLOURS["theory"],
+        label="best there can be",
+    )
+    right.plot(
+        data.alpha, data.best, ":", color=COLOURS["theory"], label="best there can be"
+    )
     left.set(xlabel=r"samples$/d$", ylabel=r"$d\cdot$lr", title="Rate in force")
-    right.set(xlabel=r"samples$/d$", ylabel="excess risk", yscale="log", title="medians, 80 % of runs")
+    right.set(
+        xlabel=r"samples$/d$",
+        ylabel="excess risk",
+        yscale="log",
+        title="medians, 80 % of runs",
+    )
     left.legend()
     right.legend(fontsize=7.5, loc="lower left")
-    headline(drawn, data, f"{told(data).geometry}, batch 1; runs at d = {told(data).dim}")
+    headline(
+        drawn, data, f"{told(data).geometry}, batch 1; runs at d = {told(data).dim}"
+    )
     return drawn

@@ -17,7 +17,12 @@ from matplotlib.figure import Figure
 import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, near, verdict
-from twolayer.gallery.shared.measuring import crossing, growth, on_sphere, phase_retrieval
+from twolayer.gallery.shared.measuring import (
+    crossing,
+    growth,
+    on_sphere,
+    phase_retrieval,
+)
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
 from twolayer.numerics.statistics import standard_error
@@ -59,20 +64,41 @@ def second_layer(
         for trained in (False, True):
             algorithm = on_sphere(rho * p, geometry, train_second_layer=trained)
             for lens in (tl.Chain(dim), tl.ODE()):
-                result = tl.solve(problem, algorithm, lens, starts, time=time, save=160, seed=seed)
+                result = tl.solve(
+                    problem, algorithm, lens, starts, time=time, save=160, seed=seed
+                )
                 largest = np.abs(result.M.values[..., 0]).max(-1)
-                grown.append([np.interp(points, result.time.values, row) for row in largest])
+                grown.append(
+                    [np.interp(points, result.time.values, row) for row in largest]
+                )
     shape = (len(widths), len(LAYERS), len(LENSES), seeds, len(points))
     data = xr.Dataset(
-        {"largest": (("width", "layer", "lens", "seed", "time"), np.array(grown).reshape(shape))},
-        {"width": list(widths), "layer": list(LAYERS), "lens": list(LENSES), "time": points},
+        {
+            "largest": (
+                ("width", "layer", "lens", "seed", "time"),
+                np.array(grown).reshape(shape),
+            )
+        },
+        {
+            "width": list(widths),
+            "layer": list(LAYERS),
+            "lens": list(LENSES),
+            "time": points,
+        },
     )
     data["crossing"] = (
         data.largest.dims[:-1],
-        np.apply_along_axis(partial(crossing, points, level=level), -1, data.largest.values),
+        np.apply_along_axis(
+            partial(crossing, points, level=level), -1, data.largest.values
+        ),
     )
-    data["predicted_shift"] = ("width", [_shift(phase_retrieval(p, noise), rho) for p in widths])
-    first = task_of(phase_retrieval(1, noise)).replace("p = 1, a = 1", "width p, a = 1, fixed or trained")
+    data["predicted_shift"] = (
+        "width",
+        [_shift(phase_retrieval(p, noise), rho) for p in widths],
+    )
+    first = task_of(phase_retrieval(1, noise)).replace(
+        "p = 1, a = 1", "width p, a = 1, fixed or trained"
+    )
     return Finding(data, _verdict(data, level), first)
 
 
@@ -87,8 +113,12 @@ def _verdict(data: xr.Dataset, level: float) -> Verdict:
     runs, notes = data.sizes["seed"], []
     for p in data.width.values:
         here = data.sel(width=p)
-        shift = here.crossing.sel(lens="chain", drop=True) - here.crossing.sel(lens="ode", drop=True)
-        later = here.crossing.sel(layer="trained", drop=True) - here.crossing.sel(layer="fixed", drop=True)
+        shift = here.crossing.sel(lens="chain", drop=True) - here.crossing.sel(
+            lens="ode", drop=True
+        )
+        later = here.crossing.sel(layer="trained", drop=True) - here.crossing.sel(
+            layer="fixed", drop=True
+        )
         mean = here.crossing.mean("seed")
         size = float(mean.max())
         count = 2 * data.sizes["width"]
@@ -124,7 +154,11 @@ def _verdict(data: xr.Dataset, level: float) -> Verdict:
             f"second layer trained {float(later.sel(lens='chain').mean()):+.3f} (ODE "
             f"{float(later.sel(lens='ode').mean()):+.3f})"
         )
-    return verdict("a trained second layer changes next to nothing in the escape", checks, "; ".join(notes))
+    return verdict(
+        "a trained second layer changes next to nothing in the escape",
+        checks,
+        "; ".join(notes),
+    )
 
 
 def draw(data: xr.Dataset) -> Figure:
@@ -132,21 +166,51 @@ def draw(data: xr.Dataset) -> Figure:
     from twolayer.plot.style import COLOURS, GREY
 
     chosen = told(data)
-    looks = {"fixed": (COLOURS["chain"], "-", "o"), "trained": (COLOURS["annealed"], "--", "s")}
+    looks = {
+        "fixed": (COLOURS["chain"], "-", "o"),
+        "trained": (COLOURS["annealed"], "--", "s"),
+    }
     figure, panels = sheet(data.sizes["width"], width=4.8, height=3.9)
     for ax, p in zip(panels, data.width.values, strict=True):
         for word, (colour, style, mark) in looks.items():
-            chain, ode = (data.largest.sel(width=p, layer=word, lens=lens).values for lens in LENSES)
+            chain, ode = (
+                data.largest.sel(width=p, layer=word, lens=lens).values
+                for lens in LENSES
+            )
             ax.plot(data.time, chain.T, color=colour, lw=0.5, alpha=0.35)
             every = slice(0 if word == "fixed" else 6, None, 12)
             mean = np.exp(np.log(chain).mean(0))
-            ax.plot(data.time[every], mean[every], mark, color=colour, ms=5, label=f"chain, {word} $a$")
             ax.plot(
-                data.time, np.exp(np.log(ode).mean(0)), style, color=COLOURS["ode"], lw=1.4, label=f"ODE, {word} $a$"
+                data.time[every],
+                mean[every],
+                mark,
+                color=colour,
+                ms=5,
+                label=f"chain, {word} $a$",
             )
-        ax.axhline(chosen.level, color=GREY, lw=0.9, ls=":", label=f"exit at {chosen.level:g}")
-        ax.set(yscale="log", xlabel=r"time $t = \gamma\nu/(pd)$", ylabel=r"largest overlap $\max_j |m_j|$")
-        ax.set_title(rf"$p = {p}$, $d = {chosen.dim}$, $\gamma/p = {chosen.rho:g}$, {chosen.geometry}")
+            ax.plot(
+                data.time,
+                np.exp(np.log(ode).mean(0)),
+                style,
+                color=COLOURS["ode"],
+                lw=1.4,
+                label=f"ODE, {word} $a$",
+            )
+        ax.axhline(
+            chosen.level, color=GREY, lw=0.9, ls=":", label=f"exit at {chosen.level:g}"
+        )
+        ax.set(
+            yscale="log",
+            xlabel=r"time $t = \gamma\nu/(pd)$",
+            ylabel=r"largest overlap $\max_j |m_j|$",
+        )
+        ax.set_title(
+            rf"$p = {p}$, $d = {chosen.dim}$, $\gamma/p = {chosen.rho:g}$, {chosen.geometry}"
+        )
         ax.legend(loc="lower right")
-    headline(figure, data, "Thin: single runs of the chain. Marks and lines: geometric means over the same starts")
+    headline(
+        figure,
+        data,
+        "Thin: single runs of the chain. Marks and lines: geometric means over the same starts",
+    )
     return figure

@@ -56,28 +56,64 @@ def sgd_to_ode(
     problem = committee(activation, DIRECTIONS, 1, NOISE, target)
     cells = list(product(dims, widths, rates))
     rows = [
-        part(f"d={d} p={p} γ={g}", partial(_cell, problem.replace(width=p), online(g, geometry), d, seeds, time, seed))
+        part(
+            f"d={d} p={p} γ={g}",
+            partial(
+                _cell,
+                problem.replace(width=p),
+                online(g, geometry),
+                d,
+                seeds,
+                time,
+                seed,
+            ),
+        )
         for d, p, g in cells
     ]
     data = xr.Dataset(
         {
-            **{name: ("cell", [cell[i] for cell in cells]) for i, name in enumerate(AXES.values())},
-            "deviation": (("cell", "seed"), np.stack([r.deviation.values for r in rows])),
+            **{
+                name: ("cell", [cell[i] for cell in cells])
+                for i, name in enumerate(AXES.values())
+            },
+            "deviation": (
+                ("cell", "seed"),
+                np.stack([r.deviation.values for r in rows]),
+            ),
         }
     )
     data["scale"] = np.sqrt(data.gamma / (data.width * data.dim))
-    norms = 1 if geometry == "free" else -1  # on the sphere those of the weights do not move
-    entries = np.maximum(data.width * (data.width + norms) / 2 + data.width * problem.k, 2)
+    norms = (
+        1 if geometry == "free" else -1
+    )  # on the sphere those of the weights do not move
+    entries = np.maximum(
+        data.width * (data.width + norms) / 2 + data.width * problem.k, 2
+    )
     data["typical"] = data.deviation / np.sqrt(2 * np.log(entries))
-    task = task_of(problem, online(1.0, geometry)).replace("p = 1", "width p").replace("lr = 1/d", "lr = γ/d")
+    task = (
+        task_of(problem, online(1.0, geometry))
+        .replace("p = 1", "width p")
+        .replace("lr = 1/d", "lr = γ/d")
+    )
     return Finding(data, _verdict(data), task)
 
 
-def _cell(problem: tl.Problem, algorithm: tl.SGD, dim: int, seeds: int, time: float, seed: int) -> Variables:
+def _cell(
+    problem: tl.Problem, algorithm: tl.SGD, dim: int, seeds: int, time: float, seed: int
+) -> Variables:
     """The largest deviation of each run."""
     start = tl.Overlaps.random(problem, 50, seed)
     start = tl.Overlaps(start.Q, start.M, problem.P, start.a, dim)
-    runs = tl.solve(problem, algorithm, tl.Chain(dim), start, time=time, save=20, seeds=seeds, seed=seed)
+    runs = tl.solve(
+        problem,
+        algorithm,
+        tl.Chain(dim),
+        start,
+        time=time,
+        save=20,
+        seeds=seeds,
+        seed=seed,
+    )
     theory = tl.solve(problem, algorithm, tl.ODE(), start, time=runs.time.values)
     return {"deviation": sup_overlap(runs, theory)}
 
@@ -93,7 +129,13 @@ def _fits(data: xr.Dataset, of: str) -> dict[str, Fit]:
             weight = (mean / error) ** 2
             # what the lines have in common is left when each is taken relative to its own weighted mean
             x, y = (
-                np.exp(np.log(v) - (np.bincount(line, weight * np.log(v)) / np.bincount(line, weight))[line])
+                np.exp(
+                    np.log(v)
+                    - (
+                        np.bincount(line, weight * np.log(v))
+                        / np.bincount(line, weight)
+                    )[line]
+                )
                 for v in (data.scale.values, mean)
             )
             found[name] = power_law(x, y, error * y / mean)
@@ -119,7 +161,11 @@ def _verdict(data: xr.Dataset) -> Verdict:
         f"{data.sizes['cell']} points; the constant is from {float(ratio.min()):.2f} to {float(ratio.max()):.2f}; with "
         f"the growing number n of entries left in, the exponent is {raw['all'].slope:.3f} (95 %: "
         f"{raw['all'].low:.3f} to {raw['all'].high:.3f})"
-        + (f", along p {raw['p'].slope:.3f} ± {raw['p'].error:.3f}" if "p" in raw else "")
+        + (
+            f", along p {raw['p'].slope:.3f} ± {raw['p'].error:.3f}"
+            if "p" in raw
+            else ""
+        )
     )
     claim = "the largest deviation of SGD from the ODE, over √(2 log n), is proportional to √(γ/(pd))"
     return verdict(claim, checks, note)
@@ -137,12 +183,29 @@ def draw(data: xr.Dataset) -> Figure:
         mean, error = averaged(data[of])
         for i in range(data.sizes["cell"]):
             width, rate = data.width.values[i], data.gamma.values[i]
-            look: Options = {"color": HUES[widths.index(width)], "marker": MARKERS[rates.index(rate) % 5]}
-            ax.errorbar(data.scale.values[i], mean[i], 2 * error[i], ms=4.5, capsize=2, lw=1.2, **look)
+            look: Options = {
+                "color": HUES[widths.index(width)],
+                "marker": MARKERS[rates.index(rate) % 5],
+            }
+            ax.errorbar(
+                data.scale.values[i],
+                mean[i],
+                2 * error[i],
+                ms=4.5,
+                capsize=2,
+                lw=1.2,
+                **look,
+            )
         fit = _fits(data, of)["all"]
         x = np.geomspace(float(data.scale.min()), float(data.scale.max()), 50)
         label = f"fit, exponent {fit.slope:.2f} ± {fit.error:.2f}"
-        ax.plot(x, np.exp(fit.intercept) * x**fit.slope, color=COLOURS["theory"], lw=1.2, label=label)
+        ax.plot(
+            x,
+            np.exp(fit.intercept) * x**fit.slope,
+            color=COLOURS["theory"],
+            lw=1.2,
+            label=label,
+        )
         # the bound says at most, with a constant that it does not tell: here the least that holds for all points
         constant = float((mean / data.scale.values).max())
         ax.plot(
@@ -156,12 +219,19 @@ def draw(data: xr.Dataset) -> Figure:
         ax.set(xscale="log", yscale="log", xlabel=r"$\sqrt{\gamma/(pd)}$", title=title)
         plain_ticks(ax.xaxis)
         ax.legend(fontsize=7.5)
-    marks: list[Any] = [axes[0].plot([], [], "o", color=HUES[i], label=f"$p = {p}$")[0] for i, p in enumerate(widths)]
+    marks: list[Any] = [
+        axes[0].plot([], [], "o", color=HUES[i], label=f"$p = {p}$")[0]
+        for i, p in enumerate(widths)
+    ]
     for i, rate in enumerate(rates):
-        marks += axes[0].plot([], [], MARKERS[i % 5], color=GREY, label=rf"$\gamma = {rate:g}$")
+        marks += axes[0].plot(
+            [], [], MARKERS[i % 5], color=GREY, label=rf"$\gamma = {rate:g}$"
+        )
     shown.legend(handles=marks, loc="outside lower center", ncols=8, fontsize=7.5)
     axes[0].set_ylabel(r"$\sup_t |\Omega_{\mathrm{SGD}} - \Omega_{\mathrm{ODE}}|$")
     headline(
-        shown, data, "Mean over runs (bars: 2 s.e.); the claim bounds from above with any constant: the least is drawn"
+        shown,
+        data,
+        "Mean over runs (bars: 2 s.e.); the claim bounds from above with any constant: the least is drawn",
     )
     return shown

@@ -15,7 +15,14 @@ from matplotlib.figure import Figure
 
 import twolayer as tl
 from twolayer.functions.exponents import Staircase
-from twolayer.gallery.shared.drawing import headline, mark_steps, points, sheet, task_of, told
+from twolayer.gallery.shared.drawing import (
+    headline,
+    mark_steps,
+    points,
+    sheet,
+    task_of,
+    told,
+)
 from twolayer.gallery.shared.judging import Verdict, holds, verdict
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.gallery.shared.stepping import StepPair, agree, follow, strength
@@ -71,14 +78,22 @@ def staircases(
     for target in targets:
         analysis = tl.analyse(target)
         for activation in activations:
-            problem = tl.Problem(target, activation, width=4, second_layer=[1.0, -1.2, 0.8, -0.9])
+            problem = tl.Problem(
+                target, activation, width=4, second_layer=[1.0, -1.2, 0.8, -0.9]
+            )
             key = target, activation
             lenses = (tl.GiantSteps(log2_points=log2_points), tl.Chain(dim))
-            pairs[key] = follow("-".join(key), problem, algorithm, *lenses, steps, seeds, seed)
+            pairs[key] = follow(
+                "-".join(key), problem, algorithm, *lenses, steps, seeds, seed
+            )
             stairs[key] = analysis.staircase(activation)
     data = _data(pairs, stairs, targets, activations)
     task = task_of(problem, algorithm).replace(f"target {target}", "targets as named")
-    return Finding(data, _verdict(data, pairs), task.replace(f"student {activation}", "students as named"))
+    return Finding(
+        data,
+        _verdict(data, pairs),
+        task.replace(f"student {activation}", "students as named"),
+    )
 
 
 def _data(
@@ -104,8 +119,16 @@ def _data(
         predicted[at][:k] = [np.inf if x is None else x for x in found]
     dims = ("target", "activation", "step", "direction")
     data = xr.Dataset(
-        {"overlap": (dims, overlap), "overlap_runs": (dims, runs), "floor": (dims[:3], floor)},
-        {"target": list(targets), "activation": list(activations), "step": np.arange(steps)},
+        {
+            "overlap": (dims, overlap),
+            "overlap_runs": (dims, runs),
+            "floor": (dims[:3], floor),
+        },
+        {
+            "target": list(targets),
+            "activation": list(activations),
+            "step": np.arange(steps),
+        },
     )
     data["predicted"] = (("target", "activation", "direction"), predicted)
     data["learned"] = (("target", "activation", "direction"), _learned(overlap))
@@ -136,11 +159,16 @@ def _verdict(data: xr.Dataset, pairs: dict[tuple[str, str], StepPair]) -> Verdic
         ),
         agree("runs − map", pairs.values(), ("M", "Q")),
     ]
-    return verdict("fresh giant batches learn direction after direction, as the staircase of the target says", checks)
+    return verdict(
+        "fresh giant batches learn direction after direction, as the staircase of the target says",
+        checks,
+    )
 
 
 def _same(cell: xr.Dataset) -> bool:
-    return bool(np.array_equal(cell.predicted.values, cell.learned.values, equal_nan=True))
+    return bool(
+        np.array_equal(cell.predicted.values, cell.learned.values, equal_nan=True)
+    )
 
 
 def draw(data: xr.Dataset) -> Figure:
@@ -149,22 +177,50 @@ def draw(data: xr.Dataset) -> Figure:
 
     chosen = told(data)
     rows, columns = data.sizes["target"], data.sizes["activation"]
-    figure, panels = sheet(columns, rows=rows, width=3.3, height=1.75 if rows > 3 else 2.6)
+    figure, panels = sheet(
+        columns, rows=rows, width=3.3, height=1.75 if rows > 3 else 2.6
+    )
     t = data.step.values
     for i, ax in enumerate(panels):
         cell = data.isel(target=i // columns, activation=i % columns)
         floor = 2 * cell.floor.values[1:]
-        ax.fill_between(t[1:], EDGE, floor, where=floor > EDGE, color=GREY, alpha=0.2, lw=0)
+        ax.fill_between(
+            t[1:], EDGE, floor, where=floor > EDGE, color=GREY, alpha=0.2, lw=0
+        )
         for r in range(int((~np.isnan(cell.predicted.values)).sum())):
             step = cell.predicted.values[r]
             word = "never" if np.isinf(step) else f"step {int(step)}"
-            overlap, colour, mark = cell.overlap[:, r].values, DIRECTIONS[r], "os^"[r % 3]
+            overlap, colour, mark = (
+                cell.overlap[:, r].values,
+                DIRECTIONS[r],
+                "os^"[r % 3],
+            )
             seen = overlap >= EDGE
-            ax.plot(t, np.where(seen, overlap, np.nan), "-", color=colour, label=f"$v_{r + 1}$: {word}")
-            below: Options = {"color": colour, "ms": 4, "clip_on": False, "transform": ax.get_xaxis_transform()}
+            ax.plot(
+                t,
+                np.where(seen, overlap, np.nan),
+                "-",
+                color=colour,
+                label=f"$v_{r + 1}$: {word}",
+            )
+            below: Options = {
+                "color": colour,
+                "ms": 4,
+                "clip_on": False,
+                "transform": ax.get_xaxis_transform(),
+            }
             ax.plot(t[~seen] + 0.06 * r, np.zeros((~seen).sum()), "v", **below)
             runs = cell.overlap_runs[1:, r].values
-            points(ax, t[1:], np.where(runs >= EDGE, runs, np.nan), 0 * t[1:], colour, "_", mark, "none")
+            points(
+                ax,
+                t[1:],
+                np.where(runs >= EDGE, runs, np.nan),
+                0 * t[1:],
+                colour,
+                "_",
+                mark,
+                "none",
+            )
         ax.set(yscale="log", ylim=(EDGE, 1.5))
         mark_steps(ax, chosen.steps)
         ax.set_xlabel("step" if i // columns == rows - 1 else "")
@@ -172,7 +228,13 @@ def draw(data: xr.Dataset) -> Figure:
             ax.set_title(str(cell.activation.values))
         if i % columns == 0:
             ax.set_ylabel(str(cell.target.values), fontsize=7.5)
-        ax.legend(fontsize=6.5, loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=1.2)
+        ax.legend(
+            fontsize=6.5, loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=1.2
+        )
     runs = f"open marks {chosen.seeds} runs at d = {chosen.dim}, grey their noise; legends: predicted step"
-    headline(figure, data, f"Overlap with each direction: lines GiantSteps (▾ zero or below the axis), {runs}")
+    headline(
+        figure,
+        data,
+        f"Overlap with each direction: lines GiantSteps (▾ zero or below the axis), {runs}",
+    )
     return figure

@@ -13,9 +13,23 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.gallery.shared.drawing import headline, known, points, power, sheet, task_of, told
+from twolayer.gallery.shared.drawing import (
+    headline,
+    known,
+    points,
+    power,
+    sheet,
+    task_of,
+    told,
+)
 from twolayer.gallery.shared.judging import Verdict, holds, largest, near, verdict
-from twolayer.gallery.shared.measuring import growth, measured, on_sphere, phase_retrieval, predicted
+from twolayer.gallery.shared.measuring import (
+    growth,
+    measured,
+    on_sphere,
+    phase_retrieval,
+    predicted,
+)
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
 from twolayer.numerics.statistics import standard_error
@@ -54,12 +68,20 @@ def stochasticity(
         algorithm = on_sphere(gamma, geometry)
         theory, end, allowance = predicted(problem, algorithm, dim, threshold)
         lenses = (tl.Chain(dim), tl.SDE(dim), tl.ODE())
-        times.append([measured(problem, algorithm, lens, starts, threshold, end, seed).times for lens in lenses])
+        times.append(
+            [
+                measured(problem, algorithm, lens, starts, threshold, end, seed).times
+                for lens in lenses
+            ]
+        )
         means.append(theory.ode)
         shifts.append(known(theory.corrected) - theory.ode)
         allowances.append(allowance)
     data = xr.Dataset(
-        {"times": (("lr", "lens", "seed"), np.array(times)), "predicted": ("lr", shifts)},
+        {
+            "times": (("lr", "lens", "seed"), np.array(times)),
+            "predicted": ("lr", shifts),
+        },
         {"lr": gammas, "lens": list(LENSES), "seed": np.arange(seeds)},
     )
     data["allowance"] = ("lr", allowances)
@@ -67,10 +89,16 @@ def stochasticity(
     # the mean of the ODE over all starts is known: differences start by start would only add their scatter
     shift = data.times - data.ode_mean
     data["shift"] = shift.mean("seed")
-    data["shift_error"] = shift.mean("seed").dims, standard_error(shift, shift.get_axis_num("seed"))
+    data["shift_error"] = (
+        shift.mean("seed").dims,
+        standard_error(shift, shift.get_axis_num("seed")),
+    )
     middle = int(np.abs(gammas - tl.optimal_lr(problem).coefficient).argmin())
     grid = np.linspace(0.001, min(0.95, 1.03 * gammas.max() / highest), 200) * highest
-    data["law"] = "grid", [-np.log1p(s) / (2 * c) for c, s in (growth(problem, gamma) for gamma in grid)]
+    data["law"] = (
+        "grid",
+        [-np.log1p(s) / (2 * c) for c, s in (growth(problem, gamma) for gamma in grid)],
+    )
     data = data.assign_coords(grid=grid)
     data["middle"], data["optimum"] = middle, tl.optimal_lr(problem).coefficient
     return Finding(data, _verdict(data, middle), task_of(problem))
@@ -127,22 +155,59 @@ def draw(data: xr.Dataset) -> Figure:
     figure, (left, right) = sheet(2)
     here = data.isel(lr=int(data.middle))
     high = np.arange(1, data.sizes["seed"] + 1) / data.sizes["seed"]
-    looks = {"chain": ("chain (SGD)", "-", "o", -1), "sde": ("SDE", "--", "s", 1), "ode": ("ODE", ":", "^", 0)}
+    looks = {
+        "chain": ("chain (SGD)", "-", "o", -1),
+        "sde": ("SDE", "--", "s", 1),
+        "ode": ("ODE", ":", "^", 0),
+    }
     for word, (label, style, _, _) in looks.items():
         times = np.sort(here.times.sel(lens=word).values)
-        left.step(times, high, where="post", color=COLOURS[word], ls=style, label=label, lw=1.6)
-        left.plot(times.mean(), 0.0, "|", color=COLOURS[word], ms=16, mew=2, clip_on=False)
-    left.set(xlabel=r"exit time $t_{\mathrm{ext}}$", ylabel="fraction of runs that have left", ylim=(0, 1.02))
+        left.step(
+            times,
+            high,
+            where="post",
+            color=COLOURS[word],
+            ls=style,
+            label=label,
+            lw=1.6,
+        )
+        left.plot(
+            times.mean(), 0.0, "|", color=COLOURS[word], ms=16, mew=2, clip_on=False
+        )
+    left.set(
+        xlabel=r"exit time $t_{\mathrm{ext}}$",
+        ylabel="fraction of runs that have left",
+        ylim=(0, 1.02),
+    )
     left.set_title(rf"exit times at $\gamma = {float(here.lr):.4g}$ (ticks: means)")
     left.legend(loc="lower right")
     right.axhline(0, color=GREY, lw=1.0)
-    right.plot(data.grid, data.law, color=COLOURS["corrected"], label=r"$-\log(1+s)/(2c)$")
+    right.plot(
+        data.grid, data.law, color=COLOURS["corrected"], label=r"$-\log(1+s)/(2c)$"
+    )
     side = 0.004 * float(data.grid.max())
     for word, (label, _, marker, place) in looks.items():
         row = data.sel(lens=word)
-        points(right, data.lr + side * place, row["shift"], row.shift_error, COLOURS[word], label, marker)
-    right.axvline(float(data.optimum), color=GREY, ls=":", lw=1.1, label=r"$\gamma_{\mathrm{opt}}$")
-    right.set(xlabel=r"learning rate $\gamma$", ylabel=r"$\langle t\rangle - \langle t\rangle_{\mathrm{ODE}}$")
+        points(
+            right,
+            data.lr + side * place,
+            row["shift"],
+            row.shift_error,
+            COLOURS[word],
+            label,
+            marker,
+        )
+    right.axvline(
+        float(data.optimum),
+        color=GREY,
+        ls=":",
+        lw=1.1,
+        label=r"$\gamma_{\mathrm{opt}}$",
+    )
+    right.set(
+        xlabel=r"learning rate $\gamma$",
+        ylabel=r"$\langle t\rangle - \langle t\rangle_{\mathrm{ODE}}$",
+    )
     right.set_title("shift of the mean (bars: 2 s.e.)")
     right.legend(loc="lower left")
     told_so = rf"The same starts for all, $d = {power(chosen.dim)}$, $T = {chosen.threshold:g}$, {chosen.geometry}"

@@ -48,9 +48,15 @@ def three_blocks(
 ) -> Finding:
     """One neuron learns a direction that is spread evenly over all coordinates."""
     w, s = np.array(FRACTIONS), np.array(VARIANCES)
-    inputs: Options = {"gram": [[float(s @ w)]], "inputs": tl.Inputs.blocks(VARIANCES, FRACTIONS)}
+    inputs: Options = {
+        "gram": [[float(s @ w)]],
+        "inputs": tl.Inputs.blocks(VARIANCES, FRACTIONS),
+    }
     problem = chosen_problem(target, activation, 1, noise=0.05, **inputs)
-    Q, M, P = (np.array(x)[:, None, None] for x in ((0.3, 0.4, 0.3), (0.05, -0.04, 0.1), FRACTIONS))
+    Q, M, P = (
+        np.array(x)[:, None, None]
+        for x in ((0.3, 0.4, 0.3), (0.05, -0.04, 0.1), FRACTIONS)
+    )
     start = tl.Overlaps.in_blocks(Q, M, P, dim=dim)
     algorithm = tl.SGD(gamma / tl.d, weight_decay=0.05, geometry=geometry)
     run: Options = {"time": time, "save": save, "seed": seed}
@@ -61,11 +67,16 @@ def three_blocks(
     for name, method in methods.items():
 
         def compute(method: Method = method) -> dict[str, np.ndarray]:
-            return _kept(tl.solve(problem, algorithm, method, start, seeds=seeds, **run))
+            return _kept(
+                tl.solve(problem, algorithm, method, start, seeds=seeds, **run)
+            )
 
         found[name] = part(name, compute)
     checks = []
-    variables: Variables = {"ode_time": ("fine", theory.time.values), "time": ("point", mean.time.values)}
+    variables: Variables = {
+        "ode_time": ("fine", theory.time.values),
+        "time": ("point", mean.time.values),
+    }
     for name, runs in found.items():
         gaps, errors = [], []
         for x in NAMES:
@@ -106,11 +117,35 @@ def draw(data: xr.Dataset) -> Figure:
     for ax, name, letter in zip(panels, NAMES, "MQ", strict=True):
         for i, s in enumerate(VARIANCES):
             colour = DIRECTIONS[i]
-            ax.plot(data.ode_time, data[f"ode_{name}"][:, i], color=colour, label=f"$s = {s:g}$, ODE")
-            for method, marker, face, size in (("vectors", "s", "none", 7.0), ("chain", "o", colour, 3.5)):
-                values, error = (data[f"{method}_{name}{end}"][:, i].values for end in ("", "_error"))
-                points(ax, data.time, values, error, colour, method if i == 0 else "", marker, face, size)
+            ax.plot(
+                data.ode_time,
+                data[f"ode_{name}"][:, i],
+                color=colour,
+                label=f"$s = {s:g}$, ODE",
+            )
+            for method, marker, face, size in (
+                ("vectors", "s", "none", 7.0),
+                ("chain", "o", colour, 3.5),
+            ):
+                values, error = (
+                    data[f"{method}_{name}{end}"][:, i].values for end in ("", "_error")
+                )
+                points(
+                    ax,
+                    data.time,
+                    values,
+                    error,
+                    colour,
+                    method if i == 0 else "",
+                    marker,
+                    face,
+                    size,
+                )
         ax.set(xlabel="time $t$", ylabel=rf"${letter}^{{(i)}}$")
     panels[0].legend(loc="upper left", fontsize="small")
-    headline(figure, data, f"Overlaps in every block of the inputs, runs at $d = {told(data).dim}$")
+    headline(
+        figure,
+        data,
+        f"Overlaps in every block of the inputs, runs at $d = {told(data).dim}$",
+    )
     return figure

@@ -17,11 +17,18 @@ from matplotlib.figure import Figure
 import twolayer as tl
 from twolayer.gallery.shared.drawing import headline, sheet, task_of, told
 from twolayer.gallery.shared.judging import Verdict, holds, same_law, verdict
-from twolayer.gallery.shared.measuring import crossing, growth, on_sphere, phase_retrieval
+from twolayer.gallery.shared.measuring import (
+    crossing,
+    growth,
+    on_sphere,
+    phase_retrieval,
+)
 from twolayer.gallery.shared.registry import Finding, figure
 
 LENSES = ("chain", "sde", "ode")
-LEVEL = 0.5  # a trajectory is dated by when its excess risk has fallen to half of its start
+LEVEL = (
+    0.5  # a trajectory is dated by when its excess risk has fallen to half of its start
+)
 STARTS = 101
 NOISY = 255
 
@@ -55,13 +62,17 @@ def trajectories(
         start = _typical(problem, dim, seed)
         runs = []
         for lens in (tl.Chain(dim), tl.SDE(dim)):
-            result = tl.solve(problem, algorithm, lens, start, time=time, seeds=seeds, seed=seed)
+            result = tl.solve(
+                problem, algorithm, lens, start, time=time, seeds=seeds, seed=seed
+            )
             runs.append(_at(points, result))
         noisy = _noisy(start, growth(problem, lr / p)[1] / dim, seed)
         theory = _at(points, tl.solve(problem, algorithm, tl.ODE(), noisy, time=time))
         runs.append(np.broadcast_to(theory[0], runs[0].shape))
         risks.append(runs)
-        crossings.append([[crossing(points, -run, -LEVEL * run[0]) for run in lens] for lens in runs])
+        crossings.append(
+            [[crossing(points, -run, -LEVEL * run[0]) for run in lens] for lens in runs]
+        )
         bands.append(np.quantile(theory[1:], [0.1, 0.9], axis=0))
         expected.append([crossing(points, -run, -LEVEL * run[0]) for run in theory[1:]])
     data = xr.Dataset(
@@ -86,14 +97,23 @@ def _typical(problem: tl.Problem, dim: int, seed: int) -> tl.Overlaps:
 
 def _at(points: np.ndarray, result: xr.Dataset) -> np.ndarray:
     """Excess risks of all runs at common times."""
-    return np.array([np.interp(points, result.time.values, row) for row in result.excess_risk.values])
+    return np.array(
+        [
+            np.interp(points, result.time.values, row)
+            for row in result.excess_risk.values
+        ]
+    )
 
 
 def _noisy(start: tl.Overlaps, variance: float, seed: int) -> tl.Overlaps:
     """The start itself, and below it many with noise added to its overlaps with the target."""
-    noise = np.random.default_rng(seed).normal(size=(NOISY, *start.M.shape)) * np.sqrt(variance)
+    noise = np.random.default_rng(seed).normal(size=(NOISY, *start.M.shape)) * np.sqrt(
+        variance
+    )
     M = start.M + np.concatenate([np.zeros_like(noise[:1]), noise])
-    return tl.Overlaps(np.broadcast_to(start.Q, (NOISY + 1, *start.Q.shape)), M, dim=start.dim)
+    return tl.Overlaps(
+        np.broadcast_to(start.Q, (NOISY + 1, *start.Q.shape)), M, dim=start.dim
+    )
 
 
 def _verdict(data: xr.Dataset) -> Verdict:
@@ -112,12 +132,19 @@ def _verdict(data: xr.Dataset) -> Verdict:
                 ("SGD and SDE", chain, sde),
             )
         ]
-        checks.append(holds(np.isfinite(ode).all(), f"the ODE of p = {p} has left its start by the end"))
+        checks.append(
+            holds(
+                np.isfinite(ode).all(),
+                f"the ODE of p = {p} has left its start by the end",
+            )
+        )
         medians.append(
             f"p = {p}: {np.median(chain):.3f} (SGD), {np.median(sde):.3f} (SDE), {np.median(law):.3f} (noisy starts), "
             f"{ode[0]:.3f} (ODE)"
         )
-    claim = "runs leave their start when the ODE does from a start with their early noise"
+    claim = (
+        "runs leave their start when the ODE does from a start with their early noise"
+    )
     return verdict(claim, checks, f"Median time of half the risk, {'; '.join(medians)}")
 
 
@@ -130,18 +157,36 @@ def draw(data: xr.Dataset) -> Figure:
     for ax, p in zip(panels, data.width.values, strict=True):
         here = data.excess_risk.sel(width=p)
         band = positive(data.band.sel(width=p).values)
-        ax.fill_between(data.time, *band, color=GREY, alpha=0.25, lw=0, label="ODE, noisy starts, 80 %")
+        ax.fill_between(
+            data.time,
+            *band,
+            color=GREY,
+            alpha=0.25,
+            lw=0,
+            label="ODE, noisy starts, 80 %",
+        )
         for word, label, style in (("sde", "SDE", "--"), ("chain", "SGD (chain)", "-")):
             rows = positive(here.sel(lens=word).values[: chosen.shown])
             names = [label] + [None] * (len(rows) - 1)
             ax.plot(data.time, rows.T, style, color=COLOURS[word], lw=0.8, label=names)
         ax.plot(
-            data.time, positive(here.sel(lens="ode").values[0]), color=COLOURS["ode"], lw=2.4, label="ODE", zorder=5
+            data.time,
+            positive(here.sel(lens="ode").values[0]),
+            color=COLOURS["ode"],
+            lw=2.4,
+            label="ODE",
+            zorder=5,
         )
         level = LEVEL * float(here[0, 0, 0])
         ax.axhline(level, color=GREY, lw=0.9, ls=":", label="half of the first risk")
-        ax.set(yscale="log", xlabel=r"time $t = \gamma\nu/(pd)$", ylabel=r"excess risk $\mathcal{R} - \Delta/2$")
+        ax.set(
+            yscale="log",
+            xlabel=r"time $t = \gamma\nu/(pd)$",
+            ylabel=r"excess risk $\mathcal{R} - \Delta/2$",
+        )
         ax.set_title(rf"$p = {p}$, $\gamma/p = {chosen.lr / p:g}$")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5
+    )
     headline(figure, data, rf"From one and the same start, $d = {chosen.dim}$")
     return figure

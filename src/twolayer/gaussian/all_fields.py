@@ -29,10 +29,25 @@ import numpy as np
 
 from twolayer.equations.averages import Averages, Engine, Gradient
 from twolayer.equations.increment_kernel import Kernel, Sample
-from twolayer.gaussian.quadrature import Partial, crossing, last_axis, nested_rule, panel_rule
+from twolayer.gaussian.quadrature import (
+    Partial,
+    crossing,
+    last_axis,
+    nested_rule,
+    panel_rule,
+)
 from twolayer.gaussian.two_point import TINY
 from twolayer.numerics.special import root, symmetric_root
-from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar, Tree
+from twolayer.numerics.types import (
+    Cross,
+    Gram,
+    Layer,
+    Number,
+    Numbers,
+    Real,
+    Scalar,
+    Tree,
+)
 from twolayer.task.labels import LabelNoise, Spoilt
 from twolayer.task.losses import Loss
 from twolayer.task.rules import RuledLoss
@@ -43,7 +58,9 @@ Summed = TypeVar("Summed")
 
 SINGULAR = 1e-10  # eigenvalues of Ω below this, relative to the largest, count as zero
 NOISE_ORDER = 8  # nodes per panel of the label noise
-BATCH = 2**20  # numbers of an array over nodes, noise nodes and neurons that is held at once
+BATCH = (
+    2**20
+)  # numbers of an array over nodes, noise nodes and neurons that is held at once
 LINE_ORDER = 4  # nodes per panel of the last variable where it alone is split, after Sobol points of the others
 
 
@@ -54,7 +71,9 @@ def triangular_root(C: Numbers) -> Numbers:
     for j in range(p):
         pivot = rest[j, j]
         fine = pivot > 1e-14 * jnp.maximum(C[j, j], 1e-300)
-        column = jnp.where(fine, rest[:, j] / jnp.sqrt(jnp.where(fine, pivot, 1.0)), 0.0)
+        column = jnp.where(
+            fine, rest[:, j] / jnp.sqrt(jnp.where(fine, pivot, 1.0)), 0.0
+        )
         column = jnp.where(jnp.arange(p) >= j, column, 0.0)
         B, rest = B.at[:, j].set(column), rest - jnp.outer(column, column)
     return B
@@ -110,14 +129,21 @@ class FullRule(eqx.Module):
     @property
     def split(self) -> bool:
         """Whether the loss bends on surfaces that cut the last variable."""
-        bends = self.kernel.loss.kinks or (self.kernel.rule is not None and self.kernel.rule.kinks)
+        bends = self.kernel.loss.kinks or (
+            self.kernel.rule is not None and self.kernel.rule.kinks
+        )
         return bool(bends) and self.kernel.loss.student is None and not self.noisy
 
     def _fields(self, p: int) -> tuple[np.ndarray, list[tuple[float, ...]]]:
         """Which ξ each field (λ*, λ) depends on, and where it bends."""
         k, r = self.L.shape
         star = np.eye(k, dtype=bool) if self.orthonormal else np.ones((k, r), bool)
-        structure = np.block([[star, np.zeros((k, p), bool)], [np.ones((p, r), bool), np.tri(p, dtype=bool)]])
+        structure = np.block(
+            [
+                [star, np.zeros((k, p), bool)],
+                [np.ones((p, r), bool), np.tri(p, dtype=bool)],
+            ]
+        )
         return structure, [*self.kinks, *[self.kernel.activation.kinks] * p]
 
     def nodes(self, p: int) -> int:
@@ -127,10 +153,17 @@ class FullRule(eqx.Module):
         levels = len(self.kernel.loss.kinks) + (0 if rule is None else len(rule.kinks))
         levels *= len(self.kernel.labels.signs) * self.split
         last = structure.shape[1] - 1
-        total, order = (1, self.order) if self.normals is None else (len(self.normals), LINE_ORDER)
-        for i in range(last + 1) if self.normals is None else [last] if self.split else []:
+        total, order = (
+            (1, self.order) if self.normals is None else (len(self.normals), LINE_ORDER)
+        )
+        for i in (
+            range(last + 1) if self.normals is None else [last] if self.split else []
+        ):
             active = np.flatnonzero(structure[:, i])
-            breaks = sum(len(kinks[f]) * (3 if structure[f, i + 1 :].any() else 1) for f in active)
+            breaks = sum(
+                len(kinks[f]) * (3 if structure[f, i + 1 :].any() else 1)
+                for f in active
+            )
             total *= (max(breaks, 1) + 3) * order * (1 + levels if i == last else 1)
         return total
 
@@ -149,25 +182,43 @@ class FullRule(eqx.Module):
             return 1
         loss, rule, law = self.kernel.loss, self.kernel.rule, self.kernel.labels.law
         linear = isinstance(loss, RuledLoss) and loss.linear is not None
-        breaks = len(loss.kinks) + len(law.kinks) + (len(rule.kinks) if rule is not None and linear else 0)
-        return max(breaks + 3, 4) * (NOISE_ORDER if rule is None else max(self.order, NOISE_ORDER))
+        breaks = (
+            len(loss.kinks)
+            + len(law.kinks)
+            + (len(rule.kinks) if rule is not None and linear else 0)
+        )
+        return max(breaks + 3, 4) * (
+            NOISE_ORDER if rule is None else max(self.order, NOISE_ORDER)
+        )
 
     def work(self, p: int) -> float:
         """Terms of one evaluation."""
         each = 4.0 * p + 0.2 * p * (p + len(self.L)) + 8
         if self.noisy:
-            each += 3.0 * self.noise_nodes * len(self.kernel.labels.signs) * (1 if self.kernel.rule is None else p)
+            each += (
+                3.0
+                * self.noise_nodes
+                * len(self.kernel.labels.signs)
+                * (1 if self.kernel.rule is None else p)
+            )
         return self.nodes(p) * each
 
-    def summed(self, terms: Callable[[Real, Real, Numbers], Summed], at: Fields) -> Summed:
+    def summed(
+        self, terms: Callable[[Real, Real, Numbers], Summed], at: Fields
+    ) -> Summed:
         """Sums over nodes, a function of student and target fields and weights, in batches that fit into memory."""
         total, p = at.student.shape
         size = max(BATCH // (self.noise_nodes * p), 1)
         if size >= total:
             return terms(*at)
         more = -total % size
-        held = [jnp.pad(x, ((0, more), *((0, 0),) * (x.ndim - 1)), mode="edge") for x in (at.student, at.target)]
-        held.append(jnp.pad(at.weights, (0, more)))  # what fills the last batch weighs nothing
+        held = [
+            jnp.pad(x, ((0, more), *((0, 0),) * (x.ndim - 1)), mode="edge")
+            for x in (at.student, at.target)
+        ]
+        held.append(
+            jnp.pad(at.weights, (0, more))
+        )  # what fills the last batch weighs nothing
         batches = [x.reshape(-1, size, *x.shape[1:]) for x in held]
         parts = jax.lax.map(jax.checkpoint(lambda batch: terms(*batch)), batches)
         return jax.tree.map(lambda x: x.sum(0), parts)
@@ -184,16 +235,26 @@ class FullRule(eqx.Module):
         if self.normals is not None and not self.split:
             xi = jnp.asarray(self.normals)
             student = xi[:, :r] @ A.T + xi[:, r:] @ symmetric_root(perp)
-            return Fields(student, xi[:, :r] @ self.L.T, jnp.full(len(xi), 1.0 / len(xi)))
+            return Fields(
+                student, xi[:, :r] @ self.L.T, jnp.full(len(xi), 1.0 / len(xi))
+            )
         # the derivative with respect to a vanishing variance is that of the limit; nodes are symmetric, points are not
-        B = triangular_root(perp + TINY * jnp.eye(p)) if self.normals is None else _turned(symmetric_root(perp), a)
-        to_fields = jnp.block([[jnp.asarray(self.L), jnp.zeros((k, p))], [A, jnp.asarray(B)]])
+        B = (
+            triangular_root(perp + TINY * jnp.eye(p))
+            if self.normals is None
+            else _turned(symmetric_root(perp), a)
+        )
+        to_fields = jnp.block(
+            [[jnp.asarray(self.L), jnp.zeros((k, p))], [A, jnp.asarray(B)]]
+        )
         level = self._level(a) if self.split else None
         if self.normals is None:
             at = nested_rule(to_fields, kinks, self.order, structure, level)
         else:
             xi = jnp.asarray(self.normals)
-            outer = Partial(xi, jnp.full(len(xi), 1.0 / len(xi)), xi @ to_fields[:, :-1].T)
+            outer = Partial(
+                xi, jnp.full(len(xi), 1.0 / len(xi)), xi @ to_fields[:, :-1].T
+            )
             at = last_axis(outer, to_fields, kinks, LINE_ORDER, structure, level)
         return Fields(at.fields[:, k:], at.fields[:, :k], at.weights)
 
@@ -207,7 +268,9 @@ class FullRule(eqx.Module):
             for _, sign in self.kernel.labels.signs:
                 found += self.kernel.loss.levels(sign * y, f)
                 if self.kernel.rule is not None:
-                    signed = self._strength(u[..., k:], a) * self.kernel.loss.residual(sign * y, f)
+                    signed = self._strength(u[..., k:], a) * self.kernel.loss.residual(
+                        sign * y, f
+                    )
                     found += [signed - kink for kink in self.kernel.rule.kinks]
             return jnp.stack(found, -1)
 
@@ -216,9 +279,13 @@ class FullRule(eqx.Module):
     def _strength(self, student: Number, a: Layer) -> Real:
         """|g|/|e|: the norm of a σ'(λ), as the rule sees it."""
         square = ((a * self.kernel.activation.slope(student)) ** 2).sum(-1)
-        return root(square) / (self.kernel.loss.scale if isinstance(self.kernel.loss, RuledLoss) else 1.0)
+        return root(square) / (
+            self.kernel.loss.scale if isinstance(self.kernel.loss, RuledLoss) else 1.0
+        )
 
-    def noises(self, student: Real, target: Real, a: Layer, noise: Scalar) -> list[tuple[float, Spoilt, Any]]:
+    def noises(
+        self, student: Real, target: Real, a: Layer, noise: Scalar
+    ) -> list[tuple[float, Spoilt, Any]]:
         """Chances of the signs of a label; with each, what is done to labels at every node, and weights, (N, m) each.
 
         Panels end where a rule or the loss bends.
@@ -227,29 +294,53 @@ class FullRule(eqx.Module):
         h, f = self.kernel.target(target), self.kernel.output(student, a)
         if not self.noisy:
             still = jnp.zeros((len(student), 1))
-            return [(chance, Spoilt(sign, still), still + 1.0) for chance, sign in labels.signs]
+            return [
+                (chance, Spoilt(sign, still), still + 1.0)
+                for chance, sign in labels.signs
+            ]
         width, at = root(noise), loss.labels(f)
         if isinstance(loss, RuledLoss) and rule is not None and loss.linear is not None:
             strength = jnp.maximum(self._strength(student, a), TINY)
             at = [*at, *(loss.linear * f + kink / strength for kink in rule.kinks)]
-        order = max(self.order, NOISE_ORDER)  # refined with the fields, over which nothing is smoothed any more
+        order = max(
+            self.order, NOISE_ORDER
+        )  # refined with the fields, over which nothing is smoothed any more
         found = []
         for chance, sign in labels.signs:
-            ends = [labels.law.to_normal(crossing(y, sign * h, width * jnp.ones_like(h))) for y in at]
+            ends = [
+                labels.law.to_normal(crossing(y, sign * h, width * jnp.ones_like(h)))
+                for y in at
+            ]
             ends += [kink * jnp.ones_like(h) for kink in labels.law.kinks]
-            x, w = panel_rule(jnp.stack(ends, -1) if ends else jnp.zeros((*h.shape, 0)), order)
+            x, w = panel_rule(
+                jnp.stack(ends, -1) if ends else jnp.zeros((*h.shape, 0)), order
+            )
             found.append((chance, Spoilt(sign, width * labels.law.from_normal(x)), w))
         return found
 
-    def residual(self, student: Real, target: Real, a: Layer, noise: Scalar) -> Residual:
+    def residual(
+        self, student: Real, target: Real, a: Layer, noise: Scalar
+    ) -> Residual:
         """E and e² averaged over the label noise; without it they are what they are."""
-        loss, h, f = self.kernel.loss, self.kernel.target(target), self.kernel.output(student, a)
+        loss, h, f = (
+            self.kernel.loss,
+            self.kernel.target(target),
+            self.kernel.output(student, a),
+        )
         if loss.student is not None:
             e = h - loss.student * f
             return Residual(h, f, e, e**2 + noise)
-        return Residual(h, f, *spoilt_residual(loss, self.kernel.labels, h, f, noise if self.noisy else None))
+        return Residual(
+            h,
+            f,
+            *spoilt_residual(
+                loss, self.kernel.labels, h, f, noise if self.noisy else None
+            ),
+        )
 
-    def averages(self, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Tree = (0.0, 0.0)) -> Averages:
+    def averages(
+        self, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Tree = (0.0, 0.0)
+    ) -> Averages:
         """All five averages; in psi, phi and second with e − α h + β f in the place of e, fit = (α, β)."""
         fit = jnp.asarray(fit)
         if self.kernel.rule is not None:
@@ -266,7 +357,9 @@ class FullRule(eqx.Module):
         return both[:, : len(Q)], both[:, len(Q) :]
 
 
-def spoilt_residual(loss: Loss, labels: LabelNoise, h: Real, f: Real, noise: Scalar | None) -> tuple[Any, Any]:
+def spoilt_residual(
+    loss: Loss, labels: LabelNoise, h: Real, f: Real, noise: Scalar | None
+) -> tuple[Any, Any]:
     """E and e² averaged over what is done to labels h, at outputs f; ``noise`` is None where nothing is added."""
     mean, square, law = 0.0, 0.0, labels.law
     for chance, sign in labels.signs:
@@ -276,11 +369,19 @@ def spoilt_residual(loss: Loss, labels: LabelNoise, h: Real, f: Real, noise: Sca
             mean, square = mean + chance * e, square + chance * e**2
             continue
         width = root(noise)
-        ends = [law.to_normal(crossing(x, y, width * jnp.ones_like(h))) for x in loss.labels(f)]
+        ends = [
+            law.to_normal(crossing(x, y, width * jnp.ones_like(h)))
+            for x in loss.labels(f)
+        ]
         ends += [kink * jnp.ones_like(h) for kink in law.kinks]
-        x, w = panel_rule(jnp.stack(ends, -1) if ends else jnp.zeros((*h.shape, 0)), NOISE_ORDER)
+        x, w = panel_rule(
+            jnp.stack(ends, -1) if ends else jnp.zeros((*h.shape, 0)), NOISE_ORDER
+        )
         e = loss.residual(y[..., None] + width * law.from_normal(x), f[..., None])
-        mean, square = mean + chance * (w * e).sum(-1), square + chance * (w * e**2).sum(-1)
+        mean, square = (
+            mean + chance * (w * e).sum(-1),
+            square + chance * (w * e**2).sum(-1),
+        )
     return mean, square
 
 
@@ -291,10 +392,14 @@ def _turned(B: Numbers, a: Layer) -> Numbers:
     v = jnp.where(size > 0, v / jnp.where(size > 0, size, 1.0), jnp.eye(len(a))[-1])
     u = v - jnp.eye(len(a))[-1]  # the reflection that takes the last axis to v
     square = (u**2).sum()
-    return B - jnp.where(square > 1e-12, 2 / jnp.where(square > 1e-12, square, 1.0), 0.0) * jnp.outer(B @ u, u)
+    return B - jnp.where(
+        square > 1e-12, 2 / jnp.where(square > 1e-12, square, 1.0), 0.0
+    ) * jnp.outer(B @ u, u)
 
 
-def _averages(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Tree) -> Averages:
+def _averages(
+    rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Tree
+) -> Averages:
     kernel = rule.kernel
 
     def terms(student: Real, target: Real, w: Numbers) -> Averages:
@@ -313,16 +418,27 @@ def _averages(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: T
     return rule.summed(terms, rule.fields(Q, M, a))
 
 
-def _ruled(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Tree) -> Averages:
+def _ruled(
+    rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Tree
+) -> Averages:
     """The averages of ĝ, over fields and label noise at once."""
     kernel = rule.kernel
     assert kernel.rule is not None
-    drift, linear = kernel.rule.drift, kernel.loss.linear if isinstance(kernel.loss, RuledLoss) else None
+    drift, linear = (
+        kernel.rule.drift,
+        kernel.loss.linear if isinstance(kernel.loss, RuledLoss) else None,
+    )
 
     def terms(student: Real, target: Real, w: Numbers) -> Averages:
-        h, f, keep = kernel.target(target), kernel.output(student, a), kernel.labels.keep
+        h, f, keep = (
+            kernel.target(target),
+            kernel.output(student, a),
+            kernel.labels.keep,
+        )
         sigma, slope = kernel.activation(student), a * kernel.activation.slope(student)
-        first, second, chi = _closed_push(rule, h, f, slope, w, noise) or _push(rule, student, target, a, w, noise)
+        first, second, chi = _closed_push(rule, h, f, slope, w, noise) or _push(
+            rule, student, target, a, w, noise
+        )
         if linear is not None:
             # noise of mean zero, however heavy its tails: quadratures of these would be rough
             second = (w * (keep * h - linear * f))[:, None] * sigma
@@ -339,16 +455,24 @@ def _ruled(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Tree
     return rule.summed(terms, rule.fields(Q, M, a))
 
 
-def _push(rule: FullRule, student: Real, target: Real, a: Layer, w: Numbers, noise: Scalar) -> tuple[Any, Any, Any]:
+def _push(
+    rule: FullRule, student: Real, target: Real, a: Layer, w: Numbers, noise: Scalar
+) -> tuple[Any, Any, Any]:
     """Weighted ĝ and e σ at every node, and the sum of ĝ ĝᵀ, by nodes of the label noise."""
     first, second, chi = 0.0, 0.0, 0.0
     for chance, spoilt, v in rule.noises(student, target, a, noise):
         count = v.shape[1]
         every, stars = (jnp.repeat(y, count, axis=0) for y in (student, target))
-        push = rule.kernel.push(Sample(every, stars, Spoilt(spoilt.sign, spoilt.shift.reshape(-1))), a)
+        push = rule.kernel.push(
+            Sample(every, stars, Spoilt(spoilt.sign, spoilt.shift.reshape(-1))), a
+        )
         both = chance * (w[:, None] * v).reshape(-1)
         here = [(both[:, None] * y).reshape(len(w), count, -1).sum(1) for y in push]
-        first, second, chi = first + here[0], second + here[1], chi + (both[:, None] * push.first).T @ push.first
+        first, second, chi = (
+            first + here[0],
+            second + here[1],
+            chi + (both[:, None] * push.first).T @ push.first,
+        )
     return first, second, chi
 
 
@@ -365,14 +489,18 @@ def _closed_push(
     seen = size / loss.scale
     first, chi = 0.0, 0.0
     for chance, sign in rule.kernel.labels.signs:
-        mean, square = rule.smoothed(seen * (sign * h - loss.linear * f), seen * root(noise))
+        mean, square = rule.smoothed(
+            seen * (sign * h - loss.linear * f), seen * root(noise)
+        )
         first = first + (chance * w * mean)[:, None] * along
         chi = chi + ((chance * w * square)[:, None] * along).T @ along
     return first, 0.0, chi
 
 
 @jax.custom_jvp
-def _with_jumps(rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Tree) -> Averages:
+def _with_jumps(
+    rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Tree
+) -> Averages:
     return _averages(rule, Q, M, a, noise, fit)
 
 
@@ -382,7 +510,9 @@ def _with_jumps_jvp(primals: Tree, tangents: Tree) -> tuple[Averages, Averages]:
     rule, Q, M, a, noise, fit = primals
     dQ, dM = tangents[1:3]
     value, change = jax.jvp(lambda *x: _averages(rule, *x), primals[1:], tangents[1:])
-    (student, target, w), moved = jax.jvp(lambda Q, M: rule.fields(Q, M, a), (Q, M), (dQ, dM))
+    (student, target, w), moved = jax.jvp(
+        lambda Q, M: rule.fields(Q, M, a), (Q, M), (dQ, dM)
+    )
     sigma, norm = rule.kernel.activation, jnp.diagonal(Q)
 
     def at(plane: Tree) -> Tree:
@@ -392,17 +522,37 @@ def _with_jumps_jvp(primals: Tree, tangents: Tree) -> tuple[Averages, Averages]:
         here, star = student - excess[:, None] * Q[j], target - excess[:, None] * M[j]
         speed = moved.student[:, j] - excess * dQ[j, j] / 2
         e = rule.residual(here, star, a, noise)
-        push = w * speed * jnp.exp(-(kink**2) / (2 * norm[j])) / jnp.sqrt(2 * jnp.pi * norm[j])
-        slope = (a * sigma.slope(here)).at[:, j].set(a[j] * (above + below) / 2)  # [σ'²] = 2·mean·[σ']
+        push = (
+            w
+            * speed
+            * jnp.exp(-(kink**2) / (2 * norm[j]))
+            / jnp.sqrt(2 * jnp.pi * norm[j])
+        )
+        slope = (
+            (a * sigma.slope(here)).at[:, j].set(a[j] * (above + below) / 2)
+        )  # [σ'²] = 2·mean·[σ']
         jump = a[j] * (above - below) * push
-        return jump * e.left(fit) @ star, jump * e.left(fit) @ here, jump * e.square @ slope
+        return (
+            jump * e.left(fit) @ star,
+            jump * e.left(fit) @ here,
+            jump * e.square @ slope,
+        )
 
     kinks = np.asarray(sigma.kinks)
     sides = [sigma.slope(jnp.asarray(kinks + side)) for side in (-1e-9, 1e-9)]
     p, count = len(norm), len(kinks)
-    planes = (np.repeat(np.arange(p), count), *(jnp.tile(jnp.asarray(x), p) for x in (kinks, *sides)))
+    planes = (
+        np.repeat(np.arange(p), count),
+        *(jnp.tile(jnp.asarray(x), p) for x in (kinks, *sides)),
+    )
     psi, phi, chi = (x.reshape(p, count, -1).sum(1) for x in jax.lax.map(at, planes))
-    added = Averages(psi, phi, chi + chi.T, jnp.zeros_like(change.second), jnp.zeros_like(change.excess_risk))
+    added = Averages(
+        psi,
+        phi,
+        chi + chi.T,
+        jnp.zeros_like(change.second),
+        jnp.zeros_like(change.excess_risk),
+    )
     return value, Averages(*(x + y for x, y in zip(change, added, strict=True)))
 
 

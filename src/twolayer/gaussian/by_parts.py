@@ -15,7 +15,13 @@ import jax.numpy as jnp
 
 from twolayer.equations.averages import Averages, Engine, Gradient
 from twolayer.gaussian.all_fields import FullRule
-from twolayer.gaussian.targets import Linear, NodeTarget, RidgeTarget, student_rows, student_terms
+from twolayer.gaussian.targets import (
+    Linear,
+    NodeTarget,
+    RidgeTarget,
+    student_rows,
+    student_terms,
+)
 from twolayer.gaussian.two_point import Forms, SecondOrder
 from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Real, Scalar
 
@@ -47,12 +53,17 @@ class PartsEngine(Engine):
     @property
     def closed(self) -> bool:
         """Whether no part is truncated or sampled."""
-        return self.forms.closed and self.variance.label == "closed form" == self.target.label
+        return (
+            self.forms.closed
+            and self.variance.label == "closed form" == self.target.label
+        )
 
     @property
     def label(self) -> str:
         """Which rules are used."""
-        return _first_label(self.forms, self.target) + ("" if self.closed else f"; chi: {self.variance.label}")
+        return _first_label(self.forms, self.target) + (
+            "" if self.closed else f"; chi: {self.variance.label}"
+        )
 
     def work(self, p: int) -> float:
         """Terms of one evaluation."""
@@ -70,7 +81,9 @@ class PartsEngine(Engine):
         if isinstance(self.variance, FullRule):
             chi = self.variance.averages(Q, M, a, noise).chi
         else:
-            chi = a[:, None] * a[None, :] * (self.variance(Q, M, a, s) + noise * pair.dd)
+            chi = (
+                a[:, None] * a[None, :] * (self.variance(Q, M, a, s) + noise * pair.dd)
+            )
         return Averages(
             psi=a[:, None] * (h.star - s * f.star),
             phi=a[:, None] * (h.own - s * f.own),
@@ -85,8 +98,16 @@ class PartsEngine(Engine):
 
     def gradient(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Gradient:
         """The mean gradient as a combination of the rows."""
-        f, h, s = student_rows(self.forms, Q, M, a), self.target.rows(Q, M), self.student
-        return Gradient(a[:, None] * (h.own - s * f.own), a[:, None] * (h.star - s * f.star), h.value - s * f.value)
+        f, h, s = (
+            student_rows(self.forms, Q, M, a),
+            self.target.rows(Q, M),
+            self.student,
+        )
+        return Gradient(
+            a[:, None] * (h.own - s * f.own),
+            a[:, None] * (h.star - s * f.star),
+            h.value - s * f.value,
+        )
 
 
 class FittedEngine(Engine):
@@ -109,7 +130,9 @@ class FittedEngine(Engine):
         """Terms of the linear part."""
         return self.forms.pair_work(p, p * p) + self.target.work(p)
 
-    def _fit(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> tuple[Averages, Real, Real]:
+    def _fit(
+        self, Q: Gram, M: Cross, a: Layer, noise: Scalar
+    ) -> tuple[Averages, Real, Real]:
         """Sampled averages with what is left of e in those of first order, and the coefficients α and β."""
         student, target, w = self.rule.fields(Q, M, a)
         e = self.rule.residual(student, target, a, noise)
@@ -146,10 +169,19 @@ class FittedEngine(Engine):
 
 def _risk(h: Linear, f: Linear, a: Layer, keep: float = 1.0) -> Numbers:
     """½ E[(keep h − f)²]."""
-    return jnp.maximum(keep**2 * h.square - 2 * keep * (a / a.shape[0]) @ h.value + f.square, 0.0) / 2
+    return (
+        jnp.maximum(
+            keep**2 * h.square - 2 * keep * (a / a.shape[0]) @ h.value + f.square, 0.0
+        )
+        / 2
+    )
 
 
 def _first_label(forms: Forms, target: RidgeTarget | NodeTarget) -> str:
     """The rules of first order."""
     first = f"closed form ({forms.name})" if forms.closed else "quadrature over pairs"
-    return first if target.label in ("closed form", first) else f"{first}, target by {target.label}"
+    return (
+        first
+        if target.label in ("closed form", first)
+        else f"{first}, target by {target.label}"
+    )

@@ -13,7 +13,13 @@ from twolayer.functions.activation import Activation
 from twolayer.gaussian.erf import ErfForms
 from twolayer.gaussian.polynomial import PolynomialForms
 from twolayer.gaussian.rectifier import RectifierForms
-from twolayer.gaussian.two_point import Forms, NumericForms, PairOf, cross_pair, mehler_pair
+from twolayer.gaussian.two_point import (
+    Forms,
+    NumericForms,
+    PairOf,
+    cross_pair,
+    mehler_pair,
+)
 
 __all__ = ["FAMILIES", "forms_of", "pair_of", "pair_work", "register_family"]
 
@@ -44,11 +50,18 @@ def forms_of(activation: Activation, order: int) -> Forms:
 
     Examples
     --------
-    >>> forms_of(Activation.of("relu"), 12).name, forms_of(Activation.of("tanh"), 12).name
+    >>> (
+    ...     forms_of(Activation.of("relu"), 12).name,
+    ...     forms_of(Activation.of("tanh"), 12).name,
+    ... )
     ('relu', 'quadrature')
     """
     name, *numbers = activation.family or ("",)
-    return FAMILIES[name](*numbers) if name in FAMILIES else NumericForms(activation, order)
+    return (
+        FAMILIES[name](*numbers)
+        if name in FAMILIES
+        else NumericForms(activation, order)
+    )
 
 
 def pair_of(f: Activation, g: Activation, order: int) -> PairOf:
@@ -62,9 +75,13 @@ def pair_of(f: Activation, g: Activation, order: int) -> PairOf:
     return lambda c11, c12, c22: mehler_pair(one, two, order, c11, c12, c22)
 
 
-def pair_work(f: Activation, g: Activation, order: int, fields: int, pairs: int) -> float:
+def pair_work(
+    f: Activation, g: Activation, order: int, fields: int, pairs: int
+) -> float:
     """Terms of so many such pairs between so many fields."""
     one = forms_of(f, order)
     if one.pair_with(forms_of(g, order)) is not None:
         return one.pair_work(fields, pairs)
-    return NumericForms(g if f.kinks and not g.kinks else f, order).pair_work(fields, pairs)
+    return NumericForms(g if f.kinks and not g.kinks else f, order).pair_work(
+        fields, pairs
+    )

@@ -63,10 +63,14 @@ ORDERS = (12, 16, 24, 32, 48)
 MAX_DIMENSION = 3  # quadrature over all fields at once up to here
 MAX_FULL_NODES = 3_000_000
 MAX_PER_STEP = 2**16  # where averages are taken at every step: Sobol points beyond
-MAX_NOISE_NODES = 2**25  # the same with those of the label noise at each, which come in batches
+MAX_NOISE_NODES = (
+    2**25
+)  # the same with those of the label noise at each, which come in batches
 ROUNDING = 1e-14  # relative error of closed forms
 SECONDS_PER_TERM = 1.5e-6  # of a run: about 240 evaluations
-MAX_FIRST = 2**24  # terms of the first-order part beyond which Sobol points over all fields are cheaper
+MAX_FIRST = (
+    2**24
+)  # terms of the first-order part beyond which Sobol points over all fields are cheaper
 MAX_CHI = 2**25  # terms of a closed second-order part beyond which it is sampled
 FLOOR = 1e-4  # risks below this fraction of that of a student that says nothing count as vanishing
 
@@ -86,8 +90,12 @@ class Averager:
     """The engine for a problem, with what is needed to estimate its error."""
 
     engine: Engine
-    probe: tuple[Engine, Engine] | None  # what can be truncated in it, fine and coarse, without a sampled chi
-    scrambled: Callable[[], list[Engine]]  # other scramblings of what is sampled; empty when nothing is
+    probe: (
+        tuple[Engine, Engine] | None
+    )  # what can be truncated in it, fine and coarse, without a sampled chi
+    scrambled: Callable[
+        [], list[Engine]
+    ]  # other scramblings of what is sampled; empty when nothing is
     sampled: bool  # whether anything is
     first_sampled: bool  # whether more than chi is
 
@@ -116,10 +124,17 @@ class Averager:
         """Estimated absolute errors: rounding, truncation, and the spread over scramblings of what is sampled."""
         value = self(Q, M, a, noise)
         total = self.truncation(Q, M, a, noise)
-        total = Averages(*(t + ROUNDING * (1 + np.abs(x)) for t, x in zip(total, value, strict=True)))
-        samples = [value, *(_on_host(engine, Q, M, a, noise) for engine in self.scrambled())]
+        total = Averages(
+            *(t + ROUNDING * (1 + np.abs(x)) for t, x in zip(total, value, strict=True))
+        )
+        samples = [
+            value,
+            *(_on_host(engine, Q, M, a, noise) for engine in self.scrambled()),
+        ]
         if len(samples) > 1:
-            spread = [np.std(np.stack(x), axis=0, ddof=1) for x in zip(*samples, strict=True)]
+            spread = [
+                np.std(np.stack(x), axis=0, ddof=1) for x in zip(*samples, strict=True)
+            ]
             total = Averages(*(t + s for t, s in zip(total, spread, strict=True)))
         return total
 
@@ -145,13 +160,23 @@ class _Builder:
     def P(self) -> np.ndarray:
         return np.asarray(self.gram)
 
-    def build(self, order: int, coarse: bool = False, scrambling: int = 0) -> tuple[Engine, bool]:
+    def build(
+        self, order: int, coarse: bool = False, scrambling: int = 0
+    ) -> tuple[Engine, bool]:
         """An engine, and whether anything in it is sampled."""
         engine, sampled = self._plain(order, coarse, scrambling)
         if self.scale == 1 and not self.flips:
             return engine, sampled
-        silent = (jnp.eye(self.p), jnp.zeros((self.p, len(self.gram))), jnp.zeros(self.p))
-        square = 2 * _on_host(engine, *silent, 0.0).excess_risk if self.flips else np.zeros(())
+        silent = (
+            jnp.eye(self.p),
+            jnp.zeros((self.p, len(self.gram))),
+            jnp.zeros(self.p),
+        )
+        square = (
+            2 * _on_host(engine, *silent, 0.0).excess_risk
+            if self.flips
+            else np.zeros(())
+        )
         return AdaptedEngine(engine, self.scale, self.flips, square), sampled
 
     def _plain(self, order: int, coarse: bool, scrambling: int) -> tuple[Engine, bool]:
@@ -161,13 +186,17 @@ class _Builder:
             return self._full(order, scrambling)
         if student is None:
             rule = self._rule(order, scrambling)
-            first = None if rule.normals is None else self._first(order, coarse, scrambling)
+            first = (
+                None if rule.normals is None else self._first(order, coarse, scrambling)
+            )
             if first is None:
                 return self._full(order, scrambling)
             return FittedEngine(*first[:2], rule), True
         simple = quadratic_task(kernel.activation, kernel.target)
         if simple is not None:
-            return QuadraticEngine(student, simple.scale, simple.shift, simple.h0, simple.H, self.P), False
+            return QuadraticEngine(
+                student, simple.scale, simple.shift, simple.h0, simple.H, self.P
+            ), False
         first = self._first(order, coarse, scrambling)
         if first is None:
             return self._full(order, scrambling)
@@ -182,20 +211,36 @@ class _Builder:
         L, inverse = target_frame(self.P)
         dimension, target = L.shape[1] + self.p, self.kernel.target
         quadrature = self.engine == "quadrature" or (
-            self.engine == "auto" and dimension <= MAX_DIMENSION and target.kinks is not None
+            self.engine == "auto"
+            and dimension <= MAX_DIMENSION
+            and target.kinks is not None
         )
         kinks = (target.kinks if quadrature else None) or ((),) * len(L)
         plain = bool(np.array_equal(L, np.eye(len(L))))
-        rule = FullRule(self.kernel, order if quadrature else 0, kinks, plain, self.noisy, None, L, inverse)
+        rule = FullRule(
+            self.kernel,
+            order if quadrature else 0,
+            kinks,
+            plain,
+            self.noisy,
+            None,
+            L,
+            inverse,
+        )
         if quadrature:
             return rule
-        return replace(rule, normals=sobol_normals(dimension - rule.split, self.log2_points, scrambling))
+        return replace(
+            rule,
+            normals=sobol_normals(dimension - rule.split, self.log2_points, scrambling),
+        )
 
     def _full(self, order: int, scrambling: int) -> tuple[Engine, bool]:
         rule = self._rule(order, scrambling)
         return FullEngine(rule), rule.normals is not None
 
-    def _first(self, order: int, coarse: bool, scrambling: int) -> tuple[Forms, RidgeTarget | NodeTarget, bool] | None:
+    def _first(
+        self, order: int, coarse: bool, scrambling: int
+    ) -> tuple[Forms, RidgeTarget | NodeTarget, bool] | None:
         """Averages of the student and how the target enters, unless they cost more than Sobol points."""
         sigma, p = self.kernel.activation, self.p
         forms = forms_of(sigma, order)
@@ -203,8 +248,13 @@ class _Builder:
         rule = None
         if ridge is None or (forms.closed and not ridge.closed):
             degree = None if sigma.polynomial is None else len(sigma.polynomial) - 1
-            rule = target_nodes(self.kernel.target, self.P, degree, self.log2_points, scrambling)
-            closes = forms.node_variance(NodeTarget.build(forms, rule, self.P), p) is not None
+            rule = target_nodes(
+                self.kernel.target, self.P, degree, self.log2_points, scrambling
+            )
+            closes = (
+                forms.node_variance(NodeTarget.build(forms, rule, self.P), p)
+                is not None
+            )
             if ridge is not None and (rule.sampled or not closes):
                 rule = None  # pairs with the ridges are exact, and nodes would not close the variance part
         target: RidgeTarget | NodeTarget
@@ -214,17 +264,23 @@ class _Builder:
         else:
             if not forms.closed and rule.sampled:
                 return None
-            target = NodeTarget.build(forms, rule.coarse if coarse and rule.coarse else rule, self.P)
+            target = NodeTarget.build(
+                forms, rule.coarse if coarse and rule.coarse else rule, self.P
+            )
         if forms.pair_work(p, p * p) + target.work(p) > MAX_FIRST:
             return None
         return forms, target, rule is not None and rule.sampled
 
-    def _variance(self, forms: Forms, target: RidgeTarget | NodeTarget, order: int) -> SecondOrder | None:
+    def _variance(
+        self, forms: Forms, target: RidgeTarget | NodeTarget, order: int
+    ) -> SecondOrder | None:
         """A closed second-order part for this student and target that can be afforded, or None."""
         if isinstance(target, NodeTarget):
             found = forms.node_variance(target, self.p)
         else:
-            found = forms.ridge_variance(target, self.p, order) if target.closed else None
+            found = (
+                forms.ridge_variance(target, self.p, order) if target.closed else None
+            )
         return found if found is not None and found.work(self.p) <= MAX_CHI else None
 
 
@@ -256,18 +312,32 @@ def select(
     if isinstance(loss, RuledLoss):
         loss = dataclasses.replace(loss, scale=adapted[0])
     kernel = Kernel(problem.activation, problem.target, loss, labels=labels)
-    return _select(_Builder(kernel, problem.p, problem.gram, engine, log2_points, noisy, *adapted), order)
+    return _select(
+        _Builder(kernel, problem.p, problem.gram, engine, log2_points, noisy, *adapted),
+        order,
+    )
 
 
 @lru_cache(maxsize=64)
 def _select(builder: _Builder, order: int) -> Averager:
     engine, sampled = builder.build(order)
-    pair = (_truncated(engine), _truncated(builder.build(max(3 * order // 4, 2), coarse=True)[0]))
+    pair = (
+        _truncated(engine),
+        _truncated(builder.build(max(3 * order // 4, 2), coarse=True)[0]),
+    )
     others = range(1, SCRAMBLINGS) if sampled else range(0)
     scrambled = lambda: [builder.build(order, scrambling=i)[0] for i in others]  # noqa: E731
     plain = engine.inner if isinstance(engine, AdaptedEngine) else engine
-    exact = isinstance(plain, PartsEngine) and not (isinstance(plain.target, NodeTarget) and plain.target.sampled)
-    return Averager(engine, None if eqx.tree_equal(*pair) is True else pair, scrambled, sampled, sampled and not exact)
+    exact = isinstance(plain, PartsEngine) and not (
+        isinstance(plain.target, NodeTarget) and plain.target.sampled
+    )
+    return Averager(
+        engine,
+        None if eqx.tree_equal(*pair) is True else pair,
+        scrambled,
+        sampled,
+        sampled and not exact,
+    )
 
 
 def _truncated(engine: Engine) -> Engine:
@@ -282,24 +352,45 @@ def _truncated(engine: Engine) -> Engine:
     return eqx.tree_at(lambda e: e.variance, engine, Nothing()) if chi else engine
 
 
-def natural_scale(values: Averages, silent: float, Q: np.ndarray, P: np.ndarray, noise: float) -> Averages:
+def natural_scale(
+    values: Averages, silent: float, Q: np.ndarray, P: np.ndarray, noise: float
+) -> Averages:
     """The size that each average can have by Cauchy–Schwarz: a relative error that makes sense where one vanishes.
 
     ``silent`` is the excess risk of a student with a = 0, the scale that remains where everything is learned.
     """
     risk = max(float(values.excess_risk), FLOOR * silent) + noise / 2 + 1e-300
-    gradient = max(float(np.sqrt(np.max(np.abs(values.chi)))), float(np.sqrt(2 * FLOOR * silent)), 1e-150)
+    gradient = max(
+        float(np.sqrt(np.max(np.abs(values.chi)))),
+        float(np.sqrt(2 * FLOOR * silent)),
+        1e-150,
+    )
     own, star = (float(np.sqrt(np.max(np.diagonal(C)))) for C in (Q, P))
-    sizes = (gradient * star + 1e-300, gradient * own + 1e-300, gradient**2, np.sqrt(2 * risk), risk)
+    sizes = (
+        gradient * star + 1e-300,
+        gradient * own + 1e-300,
+        gradient**2,
+        np.sqrt(2 * risk),
+        risk,
+    )
     return Averages(*map(np.asarray, sizes))
 
 
 def relative_error(
-    averager: Averager, error: Averages, problem: Problem, Q: np.ndarray, M: np.ndarray, a: np.ndarray
+    averager: Averager,
+    error: Averages,
+    problem: Problem,
+    Q: np.ndarray,
+    M: np.ndarray,
+    a: np.ndarray,
 ) -> float:
     """The largest of the absolute errors, each relative to the natural scale of its average at (Q, M, a)."""
-    silent = max(float(averager(Q, M, np.zeros_like(a), problem.noise).excess_risk), 0.0)
-    scale = natural_scale(averager(Q, M, a, problem.noise), silent, Q, problem.P, problem.noise)
+    silent = max(
+        float(averager(Q, M, np.zeros_like(a), problem.noise).excess_risk), 0.0
+    )
+    scale = natural_scale(
+        averager(Q, M, a, problem.noise), silent, Q, problem.P, problem.noise
+    )
     return max(float(np.max(e)) / s for e, s in zip(error, scale, strict=True))
 
 
@@ -311,18 +402,30 @@ def _silent_risk(averager: Averager, p: int, k: int) -> float:
     return max(float(_on_host(averager.probe[1], *nothing).excess_risk), 0.0)
 
 
-def truncation_error(averager: Averager, problem: Problem, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> float:
+def truncation_error(
+    averager: Averager, problem: Problem, Q: np.ndarray, M: np.ndarray, a: np.ndarray
+) -> float:
     """The relative truncation error at the worst of points with a leading axis."""
     if averager.probe is None:
         return 0.0
     fine, coarse = averager.probe
     silent, worst = _silent_risk(averager, *M.shape[-2:]), 0.0
     for point in zip(Q, M, a, strict=True):
-        one, two = (_on_host(engine, *point, problem.noise) for engine in (fine, coarse))
+        one, two = (
+            _on_host(engine, *point, problem.noise) for engine in (fine, coarse)
+        )
         # chi is at least the label noise and the risk times the slopes; where it is not known, take that
-        seen = one._replace(chi=np.maximum(np.abs(one.chi), 2 * one.excess_risk + problem.noise))
+        seen = one._replace(
+            chi=np.maximum(np.abs(one.chi), 2 * one.excess_risk + problem.noise)
+        )
         scale = natural_scale(seen, silent, point[0], problem.P, problem.noise)
-        worst = max(worst, *(float(np.max(np.abs(x - y))) / s for x, y, s in zip(one, two, scale, strict=True)))
+        worst = max(
+            worst,
+            *(
+                float(np.max(np.abs(x - y))) / s
+                for x, y, s in zip(one, two, scale, strict=True)
+            ),
+        )
     return worst
 
 
@@ -344,26 +447,42 @@ def adapt(
     Leading axes hold several points: the worst of them counts. If no order reaches the tolerance (a target that bends
     along oblique surfaces), the highest one is returned: the error tells.
     """
-    points = [np.reshape(x, (-1, *x.shape[x.ndim - n :])) for x, n in ((Q, 2), (M, 2), (a, 1))]
+    points = [
+        np.reshape(x, (-1, *x.shape[x.ndim - n :])) for x, n in ((Q, 2), (M, 2), (a, 1))
+    ]
     for order in [n for n in ORDERS if n >= at_least]:
         averager = select(problem, loss, engine, order, log2_points)
         error = truncation_error(averager, problem, *points)
         nodes, with_noise = _full_nodes(averager.engine, problem.p)
-        if error <= tolerance or 2 * nodes > MAX_FULL_NODES or 2 * with_noise > MAX_NOISE_NODES:
+        if (
+            error <= tolerance
+            or 2 * nodes > MAX_FULL_NODES
+            or 2 * with_noise > MAX_NOISE_NODES
+        ):
             break
     return averager, order, error
 
 
 @float64
-def adapt_steps(problem: Problem, loss: Loss | str, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> Averager:
+def adapt_steps(
+    problem: Problem, loss: Loss | str, Q: np.ndarray, M: np.ndarray, a: np.ndarray
+) -> Averager:
     """As `adapt`, where averages are taken at every step of every run and not to more digits than these tell.
 
     Sobol points in the place of a quadrature over all fields of more than 2^16 nodes.
     """
 
     def nodes(averager: Averager) -> int:
-        plain = averager.engine.inner if isinstance(averager.engine, AdaptedEngine) else averager.engine
-        return plain.rule.nodes(problem.p) * plain.rule.noise_nodes if isinstance(plain, FullEngine) else 0
+        plain = (
+            averager.engine.inner
+            if isinstance(averager.engine, AdaptedEngine)
+            else averager.engine
+        )
+        return (
+            plain.rule.nodes(problem.p) * plain.rule.noise_nodes
+            if isinstance(plain, FullEngine)
+            else 0
+        )
 
     averager = select(problem, loss)
     if averager.sampled or nodes(averager) <= MAX_PER_STEP:
@@ -377,15 +496,26 @@ def adapt_steps(problem: Problem, loss: Loss | str, Q: np.ndarray, M: np.ndarray
 
 def compile_seconds(engine: Engine) -> float:
     """Seconds that the code of a run takes to compile on one core, as measured."""
-    rules = jax.tree.leaves(engine, is_leaf=lambda x: _is_rule(x) or isinstance(x, ReluRidge))
-    sampled, sets = any(map(_is_rule, rules)), any(isinstance(x, ReluRidge) for x in rules)
+    rules = jax.tree.leaves(
+        engine, is_leaf=lambda x: _is_rule(x) or isinstance(x, ReluRidge)
+    )
+    sampled, sets = (
+        any(map(_is_rule, rules)),
+        any(isinstance(x, ReluRidge) for x in rules),
+    )
     return 2.5 + 4.0 * (sampled or "by quadrature" in engine.label) + 7.5 * sets
 
 
 def _full_nodes(engine: Engine, p: int) -> tuple[int, int]:
     """Nodes of a quadrature over all fields, and of these with the label noise; 0 if there is none."""
-    rules = [x for x in jax.tree.leaves(engine, is_leaf=_is_rule) if _is_rule(x) and x.normals is None]
-    return max((x.nodes(p) for x in rules), default=0), max((x.nodes(p) * x.noise_nodes for x in rules), default=0)
+    rules = [
+        x
+        for x in jax.tree.leaves(engine, is_leaf=_is_rule)
+        if _is_rule(x) and x.normals is None
+    ]
+    return max((x.nodes(p) for x in rules), default=0), max(
+        (x.nodes(p) * x.noise_nodes for x in rules), default=0
+    )
 
 
 def _is_rule(x: Numbers) -> bool:

@@ -28,7 +28,14 @@ from twolayer.gaussian.two_point import Forms
 from twolayer.numerics.types import Layer, Numbers, Tree
 from twolayer.task.losses import LossFunction
 
-__all__ = ["Cloud", "Ensemble", "NodeEnsemble", "PairEnsemble", "QuadraticEnsemble", "Velocity"]
+__all__ = [
+    "Cloud",
+    "Ensemble",
+    "NodeEnsemble",
+    "PairEnsemble",
+    "QuadraticEnsemble",
+    "Velocity",
+]
 
 BLOCK = 2**16  # particles × nodes that are looked at together: they stay in cache
 
@@ -85,17 +92,24 @@ class QuadraticEnsemble(Ensemble):
         def mean_and_form(student: float) -> tuple[Numbers, Numbers]:
             """E[e], and e = ξᵀ B ξ + … in the shared fields."""
             B = self.H - student * scale * S
-            return jnp.trace(B) + self.h0 - student * (scale * T + self.shift * u.sum()), B
+            return jnp.trace(B) + self.h0 - student * (
+                scale * T + self.shift * u.sum()
+            ), B
 
         mean, B = mean_and_form(self.student)
         AB, across = A @ B, self.student * scale * c2 * T
         dA = 2 * scale * a[:, None] * (mean * A + 2 * AB)
         ds = 2 * scale * a * s * (mean - 2 * across)
         norm = (A**2).sum(1) + s**2
-        da = scale * (norm * mean + 2 * (AB * A).sum(1) - 2 * s**2 * across) + self.shift * mean
+        da = (
+            scale * (norm * mean + 2 * (AB * A).sum(1) - 2 * s**2 * across)
+            + self.shift * mean
+        )
         risk_mean, risk_form = mean_and_form(1.0)
         risk = (risk_mean**2 + 2 * (risk_form**2).sum() + 2 * (scale * T) ** 2 * c2) / 2
-        if self.own:  # the neuron's own term: corr = 1 instead of the mean over directions
+        if (
+            self.own
+        ):  # the neuron's own term: corr = 1 instead of the mean over directions
             inside = norm - s**2
             push = self.student * 2 * scale**2 * u
             dA = dA - (push * a * 2 * s**2)[:, None] * A
@@ -128,8 +142,14 @@ class NodeEnsemble(Ensemble):
     @property
     def label(self) -> str:
         """Which rule is used."""
-        inner = f"closed form ({self.forms.name})" if self.forms.closed else "quadrature"
-        orders = f", {len(self.moments)} orders of the correlation" if len(self.moments) > 1 else ""
+        inner = (
+            f"closed form ({self.forms.name})" if self.forms.closed else "quadrature"
+        )
+        orders = (
+            f", {len(self.moments)} orders of the correlation"
+            if len(self.moments) > 1
+            else ""
+        )
         return f"{inner} at nodes of the target fields: {self.rule}{orders}"
 
     def _rungs(self, A: Numbers, s: Numbers) -> tuple[Numbers, Numbers]:
@@ -167,19 +187,37 @@ class NodeEnsemble(Ensemble):
                 share = (block.weights * block.a)[:, None] * self.weights
                 e = e + self.student * c[:, None] * share * alpha
             even, odd = slopes[: 2 * K - 1 : 2], slopes[1 : 2 * K : 2]
-            ds = (e * np.sqrt(n + 1) * odd).sum((0, 2)) + (e[1:] * np.sqrt(n[1:]) * odd[:-1]).sum((0, 2))
-            square = jnp.einsum("n,njx,x->j", c[:, 0], alpha**2, self.weights) if self.own else jnp.zeros_like(ds)
-            return (e * even).sum(0) @ self.xi, ds * jnp.sign(block.s), (e * alpha).sum((0, 2)), square
+            ds = (e * np.sqrt(n + 1) * odd).sum((0, 2)) + (
+                e[1:] * np.sqrt(n[1:]) * odd[:-1]
+            ).sum((0, 2))
+            square = (
+                jnp.einsum("n,njx,x->j", c[:, 0], alpha**2, self.weights)
+                if self.own
+                else jnp.zeros_like(ds)
+            )
+            return (
+                (e * even).sum(0) @ self.xi,
+                ds * jnp.sign(block.s),
+                (e * alpha).sum((0, 2)),
+                square,
+            )
 
         dA, ds, da, square = _by_blocks(rates, cloud, size)
         u = cloud.weights * cloud.a
-        risk = (self.weights * ((self.keep * self.h - F[0]) ** 2 + (c[1:] * F[1:] ** 2).sum(0))).sum() / 2
+        risk = (
+            self.weights
+            * ((self.keep * self.h - F[0]) ** 2 + (c[1:] * F[1:] ** 2).sum(0))
+        ).sum() / 2
         risk = risk + self.beyond / 2
         if self.own:
             norm = (cloud.A**2).sum(1) + cloud.s**2
             pair = self.forms.pair(norm, norm, norm)
             push = self.student * u * (pair.dd + pair.hd)
-            dA, ds, da = dA - push[:, None] * cloud.A, ds - push * cloud.s, da - self.student * u * pair.ff
+            dA, ds, da = (
+                dA - push[:, None] * cloud.A,
+                ds - push * cloud.s,
+                da - self.student * u * pair.ff,
+            )
             risk = risk + (u**2 * (pair.ff - square)).sum() / 2
         return Velocity(cloud.a[:, None] * dA, cloud.a * ds, da, risk)
 
@@ -208,28 +246,48 @@ class PairEnsemble(Ensemble):
 
         def at(one: Tree) -> Numbers:
             correlation, chance = one
-            pair = self.forms.pair(norm[:, None], A @ A.T + correlation * s[:, None] * s, norm[None, :])
-            return jnp.stack([chance * x for x in (pair.ff, pair.dd, pair.hd, correlation * pair.dd)])
+            pair = self.forms.pair(
+                norm[:, None], A @ A.T + correlation * s[:, None] * s, norm[None, :]
+            )
+            return jnp.stack(
+                [chance * x for x in (pair.ff, pair.dd, pair.hd, correlation * pair.dd)]
+            )
 
-        ff, dd, hd, tilted = jax.lax.map(at, (jnp.asarray(self.correlations), jnp.asarray(self.chances))).sum(0)
+        ff, dd, hd, tilted = jax.lax.map(
+            at, (jnp.asarray(self.correlations), jnp.asarray(self.chances))
+        ).sum(0)
         if self.own:
             alone = self.forms.pair(norm, norm, norm)
             i = jnp.arange(len(s))
-            ff, dd, hd = (x.at[i, i].set(y) for x, y in ((ff, alone.ff), (dd, alone.dd), (hd, alone.hd)))
+            ff, dd, hd = (
+                x.at[i, i].set(y)
+                for x, y in ((ff, alone.ff), (dd, alone.dd), (hd, alone.hd))
+            )
             tilted = tilted.at[i, i].set(alone.dd)
         V, target = self.target.V, self.target
         gram = V @ target.P @ V.T
         cross = A @ (V @ self.L).T
         other = target.pair(norm[:, None], cross, jnp.diagonal(gram)[None, :])
         bend = other.hd @ target.c - self.student * hd @ u
-        dA = (other.dd * target.c) @ (V @ self.L) - self.student * (dd * u) @ A + bend[:, None] * A
+        dA = (
+            (other.dd * target.c) @ (V @ self.L)
+            - self.student * (dd * u) @ A
+            + bend[:, None] * A
+        )
         ds = bend * s - self.student * (tilted * u) @ s
         value = other.ff @ target.c
         risk = (target.square() - 2 * u @ value + u @ ff @ u) / 2
-        return Velocity(a[:, None] * dA, a * ds, value - self.student * ff @ u, jnp.maximum(risk, 0.0))
+        return Velocity(
+            a[:, None] * dA,
+            a * ds,
+            value - self.student * ff @ u,
+            jnp.maximum(risk, 0.0),
+        )
 
 
-def _by_blocks(function: Callable[[Cloud], Numbers], cloud: Cloud, size: int, total: bool = False) -> Numbers:
+def _by_blocks(
+    function: Callable[[Cloud], Numbers], cloud: Cloud, size: int, total: bool = False
+) -> Numbers:
     """A function of particles, block by block so that memory stays bounded: rows side by side, or their sum."""
     n = len(cloud.s)
     if n <= size:
@@ -244,5 +302,9 @@ def _by_blocks(function: Callable[[Cloud], Numbers], cloud: Cloud, size: int, to
     if total:
         first = jax.eval_shape(function, jax.tree.map(lambda x: x[0], blocks))
         start = jnp.zeros(first.shape, first.dtype)
-        return jax.lax.scan(lambda sum_, block: (sum_ + function(block), None), start, blocks)[0]
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:n], jax.lax.map(function, blocks))
+        return jax.lax.scan(
+            lambda sum_, block: (sum_ + function(block), None), start, blocks
+        )[0]
+    return jax.tree.map(
+        lambda x: x.reshape(-1, *x.shape[2:])[:n], jax.lax.map(function, blocks)
+    )

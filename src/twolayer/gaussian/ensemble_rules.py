@@ -28,7 +28,15 @@ from twolayer.functions.activation import Activation
 from twolayer.gaussian.all_fields import spoilt_residual
 from twolayer.gaussian.closed_forms import forms_of
 from twolayer.gaussian.engines import FLOOR
-from twolayer.gaussian.ensemble import BLOCK, Cloud, Ensemble, NodeEnsemble, PairEnsemble, QuadraticEnsemble, Velocity
+from twolayer.gaussian.ensemble import (
+    BLOCK,
+    Cloud,
+    Ensemble,
+    NodeEnsemble,
+    PairEnsemble,
+    QuadraticEnsemble,
+    Velocity,
+)
 from twolayer.gaussian.nodes import NodeRule, target_frame, target_nodes
 from twolayer.gaussian.quadratic import QuadraticTask, quadratic_task
 from twolayer.gaussian.quadrature import nested_rule
@@ -38,7 +46,13 @@ from twolayer.numerics.quadrature_rules import SCRAMBLINGS, hermite_rule, sobol_
 from twolayer.task.losses import Loss, LossFunction
 from twolayer.task.problem import Problem
 
-__all__ = ["INTERACTIONS", "Fineness", "Wide", "correlation_moments", "correlation_rule"]
+__all__ = [
+    "INTERACTIONS",
+    "Fineness",
+    "Wide",
+    "correlation_moments",
+    "correlation_rule",
+]
 
 INTERACTIONS = ("auto", "nodes", "pairs")
 ORDERS = (12, 16, 24, 32, 48, 64)
@@ -55,10 +69,16 @@ def correlation_moments(dimension: float, count: int) -> np.ndarray:
 
     Examples
     --------
-    >>> correlation_moments(3, 3).round(6).tolist(), correlation_moments(math.inf, 3).tolist()
+    >>> (
+    ...     correlation_moments(3, 3).round(6).tolist(),
+    ...     correlation_moments(math.inf, 3).tolist(),
+    ... )
     ([1.0, 0.333333, 0.2], [1.0, 0.0, 0.0])
     """
-    steps = [(2 * i + 1) / (dimension + 2 * i) if dimension > 0 else 0.0 for i in range(count - 1)]
+    steps = [
+        (2 * i + 1) / (dimension + 2 * i) if dimension > 0 else 0.0
+        for i in range(count - 1)
+    ]
     return np.concatenate([[1.0], np.cumprod(steps)])
 
 
@@ -145,7 +165,11 @@ class Wide:
         """Whether pairs of particles are summed: closed averages only, and few enough particles."""
         target = self.problem.target
         linear = self.loss.student is not None
-        possible = linear and target.ridge is not None and forms_of(self.problem.activation, 1).closed
+        possible = (
+            linear
+            and target.ridge is not None
+            and forms_of(self.problem.activation, 1).closed
+        )
         if self.interaction != "auto" or not possible:
             return possible and self.interaction == "pairs"
         return self.particles <= min(MAX_PAIRED, 16 ** self.L.shape[1])
@@ -171,7 +195,11 @@ class Wide:
     @property
     def held(self) -> float:
         """Numbers that one evaluation holds at once, at most: whole matrices of pairs, or blocks of particles."""
-        return ARRAYS * (float(self.particles) ** 2 if self.paired and not self.quadratic else min(self.terms, BLOCK))
+        return ARRAYS * (
+            float(self.particles) ** 2
+            if self.paired and not self.quadratic
+            else min(self.terms, BLOCK)
+        )
 
     @property
     def truncated(self) -> bool:
@@ -179,7 +207,9 @@ class Wide:
         finite = 0 < self.dimension < math.inf
         return finite and self.problem.activation.polynomial is None and not self.paired
 
-    def build(self, fineness: Fineness, scrambling: int = 0) -> tuple[Ensemble, NodeRule | None]:
+    def build(
+        self, fineness: Fineness, scrambling: int = 0
+    ) -> tuple[Ensemble, NodeRule | None]:
         """The ensemble average, and the rule of its nodes if it has any."""
         problem, student = self.problem, self._student
         sigma = problem.activation
@@ -187,35 +217,56 @@ class Wide:
         simple, coefficients = self.quadratic, sigma.polynomial
         if simple is not None:
             shape = (student, simple.scale, simple.shift, simple.h0, self.own)
-            return QuadraticEnsemble(*shape, L.T @ simple.H @ L, correlation_moments(self.dimension, 2)[1:]), None
+            return QuadraticEnsemble(
+                *shape, L.T @ simple.H @ L, correlation_moments(self.dimension, 2)[1:]
+            ), None
         forms = forms_of(sigma, 16)
         if self.paired:
             ridge = ridge_target(problem.target, sigma, problem.P, 16)
             assert ridge is not None
             nodes = correlation_rule(self.dimension, fineness.order)
             return PairEnsemble(forms, student, self.own, ridge, L, *nodes), None
-        rule = _field_nodes(problem, L, fineness.order, self.log2_points, scrambling, self.loss.student is not None)
+        rule = _field_nodes(
+            problem,
+            L,
+            fineness.order,
+            self.log2_points,
+            scrambling,
+            self.loss.student is not None,
+        )
         terms = 1 if self.dimension in (0, math.inf) else fineness.terms
         if terms > 1 and coefficients:
             terms = (len(coefficients) - 1) // 2 + 1
         moments = correlation_moments(self.dimension, terms)
         loss = (self._residual, problem.labels.keep)
         node = (rule.points, rule.weights, rule.values, np.zeros(()))
-        if self._residual is None:  # other residuals mix the parts of an odd or even student with the rest
+        if (
+            self._residual is None
+        ):  # other residuals mix the parts of an odd or even student with the rest
             node = _folded(rule, sigma)
-        return NodeEnsemble(forms, student, self.own, rule.label, *loss, *node, moments), rule
+        return NodeEnsemble(
+            forms, student, self.own, rule.label, *loss, *node, moments
+        ), rule
 
     def finer(self, fineness: Fineness) -> Fineness | None:
         """The next step up in nodes, where it changes anything and is affordable."""
         _, rule = self.build(fineness)
         by_pairs = rule is None and self.paired and 1 < self.dimension < math.inf
         order = next((n for n in ORDERS if n > fineness.order), None)
-        if order is None or not (by_pairs or (rule is not None and rule.label.startswith("quadrature"))):
+        if order is None or not (
+            by_pairs or (rule is not None and rule.label.startswith("quadrature"))
+        ):
             return None
-        return fineness._replace(order=order) if by_pairs or _size(self.problem, self.L, order) <= MAX_NODES else None
+        return (
+            fineness._replace(order=order)
+            if by_pairs or _size(self.problem, self.L, order) <= MAX_NODES
+            else None
+        )
 
     @float64
-    def adapt(self, cloud: Cloud, tolerance: float, fineness: Fineness) -> tuple[Fineness, float]:
+    def adapt(
+        self, cloud: Cloud, tolerance: float, fineness: Fineness
+    ) -> tuple[Fineness, float]:
         """The coarsest rule, from the given one on, whose rates change by less than the tolerance; and its error.
 
         Orders of the correlation are raised until the last one contributes less, nodes until the next rule does.
@@ -227,7 +278,13 @@ class Wide:
             if last > tolerance and more is not None:
                 fineness = fineness._replace(terms=more)
                 continue
-            change = 0.0 if other is None else self._distance(now, self._rates(self.build(other)[0], cloud), cloud)
+            change = (
+                0.0
+                if other is None
+                else self._distance(
+                    now, self._rates(self.build(other)[0], cloud), cloud
+                )
+            )
             if other is None or change <= tolerance:
                 return fineness, max(last, change, self._spread(now, fineness, cloud))
             fineness = other
@@ -238,17 +295,26 @@ class Wide:
         if not self.truncated or not isinstance(ensemble, NodeEnsemble):
             return 0.0
         moments = np.append(ensemble.moments[:-1], 0.0)
-        return self._distance(now, self._rates(eqx.tree_at(lambda e: e.moments, ensemble, moments), cloud), cloud)
+        return self._distance(
+            now,
+            self._rates(eqx.tree_at(lambda e: e.moments, ensemble, moments), cloud),
+            cloud,
+        )
 
     def _rates(self, ensemble: Ensemble, cloud: Cloud) -> Velocity:
-        return Velocity(*map(np.asarray, _evaluate(ensemble, Cloud(*map(jnp.asarray, cloud)))))
+        return Velocity(
+            *map(np.asarray, _evaluate(ensemble, Cloud(*map(jnp.asarray, cloud))))
+        )
 
     def _spread(self, now: Velocity, fineness: Fineness, cloud: Cloud) -> float:
         """Largest change under other scramblings of sampled nodes; 0 when nothing is sampled."""
         rule = self.build(fineness)[1]
         if rule is None or not rule.sampled:
             return 0.0
-        others = (self._rates(self.build(fineness, i)[0], cloud) for i in range(1, SCRAMBLINGS))
+        others = (
+            self._rates(self.build(fineness, i)[0], cloud)
+            for i in range(1, SCRAMBLINGS)
+        )
         return max(self._distance(now, other, cloud) for other in others)
 
     def _distance(self, one: Velocity, two: Velocity, cloud: Cloud) -> float:
@@ -260,11 +326,15 @@ class Wide:
         return max(change, abs(float(one.excess_risk - two.excess_risk)) / risk)
 
 
-def _folded(rule: NodeRule, sigma: Activation) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _folded(
+    rule: NodeRule, sigma: Activation
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Points on one side of 0, their weights, the part of h that σ can learn there, and E[(…)²] of the other part."""
     points, weights, values = rule.points, rule.weights, rule.values
     sign, back = _parity(sigma), slice(None, None, -1)
-    symmetric = np.allclose(points, -points[back], atol=1e-12) and np.allclose(weights, weights[back], rtol=1e-9)
+    symmetric = np.allclose(points, -points[back], atol=1e-12) and np.allclose(
+        weights, weights[back], rtol=1e-9
+    )
     if not sign or not symmetric:
         return points, weights, values, np.zeros(())
     count = -(-len(weights) // 2)
@@ -272,7 +342,12 @@ def _folded(rule: NodeRule, sigma: Activation) -> tuple[np.ndarray, np.ndarray, 
     if len(weights) % 2:
         twice[-1] /= 2  # the origin has no partner
     other = (values - sign * values[back]) / 2
-    return points[:count], twice, (values + sign * values[back])[:count] / 2, np.asarray(weights @ other**2)
+    return (
+        points[:count],
+        twice,
+        (values + sign * values[back])[:count] / 2,
+        np.asarray(weights @ other**2),
+    )
 
 
 @lru_cache(maxsize=64)
@@ -301,19 +376,31 @@ def _size(problem: Problem, L: np.ndarray, order: int) -> int:
 
 
 def _field_nodes(
-    problem: Problem, L: np.ndarray, order: int, log2_points: int, scrambling: int, linear: bool = True
+    problem: Problem,
+    L: np.ndarray,
+    order: int,
+    log2_points: int,
+    scrambling: int,
+    linear: bool = True,
 ) -> NodeRule:
     """Nodes of ξ: exact for polynomials and linear losses, product rules in few dimensions, Sobol points otherwise."""
     target, sigma, rank = problem.target, problem.activation, L.shape[1]
-    polynomial = linear and target.polynomial is not None and sigma.polynomial is not None
+    polynomial = (
+        linear and target.polynomial is not None and sigma.polynomial is not None
+    )
     if polynomial and np.array_equal(L, target_frame(problem.P)[0]):
         assert sigma.polynomial is not None
-        exact = target_nodes(target, problem.P, len(sigma.polynomial) - 1, log2_points, scrambling)
+        exact = target_nodes(
+            target, problem.P, len(sigma.polynomial) - 1, log2_points, scrambling
+        )
         if exact.label.startswith("exact"):
             return exact
     if _size(problem, L, order) > MAX_NODES:
         points = sobol_normals(rank, log2_points, scrambling)
-        weights, label = np.full(len(points), 1 / len(points)), f"Sobol (2^{log2_points} nodes)"
+        weights, label = (
+            np.full(len(points), 1 / len(points)),
+            f"Sobol (2^{log2_points} nodes)",
+        )
     else:
         if _smooth(problem):
             points, weights = hermite_rule([order] * rank)
@@ -321,9 +408,13 @@ def _field_nodes(
             kinks = [*(target.kinks or ())]
             if rank == 1:  # fields that cross a kink of σ at zero do so together
                 kinks = [(*row, 0.0) for row in kinks]
-            points, weights, _ = map(np.asarray, nested_rule(L, kinks, order, np.abs(L) > 1e-14))
+            points, weights, _ = map(
+                np.asarray, nested_rule(L, kinks, order, np.abs(L) > 1e-14)
+            )
         keep = weights > NEGLIGIBLE * weights.max()
         points, weights = points[keep], weights[keep]
         label = f"quadrature ({len(weights)} nodes)"
     values = np.asarray(target(jnp.asarray(points @ L.T)))
-    return NodeRule(label, points, weights, values, _size(problem, L, order) > MAX_NODES)
+    return NodeRule(
+        label, points, weights, values, _size(problem, L, order) > MAX_NODES
+    )

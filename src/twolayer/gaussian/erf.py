@@ -42,7 +42,9 @@ class ErfForms(Forms):
     def single(self, mean: Numbers, variance: Numbers) -> Single:
         """E[σ], E[σ'], E[σ''] at given mean and variance."""
         wide = 1.0 + variance
-        slope = math.sqrt(TWO_OVER_PI) * jnp.exp(-(mean**2) / (2 * wide)) / jnp.sqrt(wide)
+        slope = (
+            math.sqrt(TWO_OVER_PI) * jnp.exp(-(mean**2) / (2 * wide)) / jnp.sqrt(wide)
+        )
         value = error_function(mean / jnp.sqrt(2 * wide))
         return Single(value, slope, -mean / wide * slope)
 
@@ -51,13 +53,18 @@ class ErfForms(Forms):
         narrow = jax.lax.rsqrt(1.0 + width**2)
         x = mean * narrow
         slope = math.sqrt(TWO_OVER_PI) * narrow * jnp.exp(-(x**2) / 2)
-        return Ladder(error_function(math.sqrt(0.5) * x), slope * orthonormal(x, orders, -width * narrow))
+        return Ladder(
+            error_function(math.sqrt(0.5) * x),
+            slope * orthonormal(x, orders, -width * narrow),
+        )
 
     def pair_with(self, other: Forms) -> PairOf | None:
         """Two of them."""
         return _pair if isinstance(other, ErfForms) else None
 
-    def ridge_variance(self, target: RidgeTarget, p: int, order: int) -> ErfRidge | None:
+    def ridge_variance(
+        self, target: RidgeTarget, p: int, order: int
+    ) -> ErfRidge | None:
         """Against a sum of erf ridges."""
         return ErfRidge(target) if target.ridge_forms == self else None
 
@@ -82,7 +89,11 @@ class ErfRidge(eqx.Module):
 
     def __call__(self, Q: Gram, M: Cross, a: Layer, student: float) -> Numbers:
         """V (p, p)."""
-        return four_point(self.target.covariance(Q, M), self.target.signed_weights(student, a), a.shape[0])
+        return four_point(
+            self.target.covariance(Q, M),
+            self.target.signed_weights(student, a),
+            a.shape[0],
+        )
 
     def work(self, p: int) -> float:
         """Terms of one evaluation."""
@@ -146,9 +157,19 @@ def four_point(C: Numbers, weights: Numbers, p: int) -> Numbers:
         # T over all pairs of fields (q, s):  C − (c_j, c_l) (1 + C_jl)⁻¹ (c_j, c_l)ᵀ
         u, v = (ll * cj - jl * cl) / determinant, (jj * cl - jl * cj) / determinant
         narrow = jax.lax.rsqrt(1 + variance - u * cj - v * cl)
-        ratio = (C * narrow[:, None] - (u * narrow)[:, None] * cj - (v * narrow)[:, None] * cl) * narrow
-        return TWO_OVER_PI**2 * (weights @ (arcsine(ratio) @ weights)) / jnp.sqrt(determinant)
+        ratio = (
+            C * narrow[:, None]
+            - (u * narrow)[:, None] * cj
+            - (v * narrow)[:, None] * cl
+        ) * narrow
+        return (
+            TWO_OVER_PI**2
+            * (weights @ (arcsine(ratio) @ weights))
+            / jnp.sqrt(determinant)
+        )
 
     j, l = np.triu_indices(p)
-    found = jax.lax.map(entry, (jnp.asarray(j), jnp.asarray(l)), batch_size=max(1, 2**18 // C.size))
+    found = jax.lax.map(
+        entry, (jnp.asarray(j), jnp.asarray(l)), batch_size=max(1, 2**18 // C.size)
+    )
     return jnp.zeros((p, p)).at[j, l].set(found).at[l, j].set(found)

@@ -40,30 +40,55 @@ class QuadraticSpread(eqx.Module):
     trained: bool = eqx.field(static=True)
     label: ClassVar[str] = "closed form (quadratic)"
 
-    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar, rho: Numbers) -> Numbers:
+    def __call__(
+        self, Q: Gram, M: Cross, a: Layer, noise: Scalar, rho: Numbers
+    ) -> Numbers:
         """Σ at one point."""
         engine, (p, k) = self.averages, M.shape
         omega = jnp.block([[Q, M], [M.T, engine.P]])
-        B, b0 = residual_form(engine.scale, engine.shift, engine.H, engine.h0, engine.student, a)
+        B, b0 = residual_form(
+            engine.scale, engine.shift, engine.H, engine.h0, engine.student, a
+        )
         G, V = _series(omega, B, b0, noise)
         # every entry of 𝒳 is (c1 e + c2 e²) u_x u_y + c0 e
         rows, columns = np.triu_indices(p)
-        x = np.concatenate([np.repeat(np.arange(p), k), rows, np.arange(p * self.trained)])
-        y = np.concatenate([np.tile(p + np.arange(k), p), columns, np.arange(p * self.trained)])
+        x = np.concatenate(
+            [np.repeat(np.arange(p), k), rows, np.arange(p * self.trained)]
+        )
+        y = np.concatenate(
+            [np.tile(p + np.arange(k), p), columns, np.arange(p * self.trained)]
+        )
         slope = 2 * engine.scale * a
         blank, second = jnp.zeros(p * k), jnp.ones(p * self.trained)
-        c1 = jnp.concatenate([jnp.repeat(slope, k), slope[rows] + slope[columns], engine.scale * second])
+        c1 = jnp.concatenate(
+            [jnp.repeat(slope, k), slope[rows] + slope[columns], engine.scale * second]
+        )
         c2 = jnp.concatenate([blank, rho * slope[rows] * slope[columns], 0 * second])
         c0 = jnp.concatenate([blank, jnp.zeros(len(rows)), engine.shift * second])
-        two = [math.factorial(n) * sum(G[n - i] * V[i] for i in range(n + 1))[x, y] for n in range(4)]
+        two = [
+            math.factorial(n) * sum(G[n - i] * V[i] for i in range(n + 1))[x, y]
+            for n in range(4)
+        ]
         T = {n: math.factorial(n) * _fourth(n, G, V, x, y) for n in (2, 3, 4)}
         mean = c1 * two[1] + c2 * two[2] + c0 * G[1]
-        square = jnp.outer(c1, c1) * T[2] + (jnp.outer(c1, c2) + jnp.outer(c2, c1)) * T[3] + jnp.outer(c2, c2) * T[4]
+        square = (
+            jnp.outer(c1, c1) * T[2]
+            + (jnp.outer(c1, c2) + jnp.outer(c2, c1)) * T[3]
+            + jnp.outer(c2, c2) * T[4]
+        )
         cross = jnp.outer(c0, c1 * two[2] + c2 * two[3])
-        return square + cross + cross.T + jnp.outer(c0, c0) * 2 * G[2] - jnp.outer(mean, mean)
+        return (
+            square
+            + cross
+            + cross.T
+            + jnp.outer(c0, c0) * 2 * G[2]
+            - jnp.outer(mean, mean)
+        )
 
 
-def _series(omega: Real, B: Numbers, b0: Number, noise: Scalar) -> tuple[list[Number], list[Any]]:
+def _series(
+    omega: Real, B: Numbers, b0: Number, noise: Scalar
+) -> tuple[list[Number], list[Any]]:
     """Coefficients of s⁰ … s⁴ of G(s) and V(s)."""
     V, power = [omega], omega
     logarithm: list[Number] = [0.0]
@@ -79,7 +104,9 @@ def _series(omega: Real, B: Numbers, b0: Number, noise: Scalar) -> tuple[list[Nu
     return G, V
 
 
-def _fourth(n: int, G: list[Number], V: list[Real], x: np.ndarray, y: np.ndarray) -> Real:
+def _fourth(
+    n: int, G: list[Number], V: list[Real], x: np.ndarray, y: np.ndarray
+) -> Real:
     """Coefficient of sⁿ in E[e^{se} u_x u_y u_x' u_y'] for all pairs of entries."""
     total: Any = 0.0
     for i in range(n + 1):
@@ -98,12 +125,18 @@ class NodeSpread(SampleNodes):
 
     trained: bool = eqx.field(static=True)
 
-    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar, rho: Numbers) -> Numbers:
+    def __call__(
+        self, Q: Gram, M: Cross, a: Layer, noise: Scalar, rho: Numbers
+    ) -> Numbers:
         """Σ at one point."""
         at = self.visit(Overlap(Q, M, a), noise)
         mixed = at.g[:, :, None] * at.student[:, None, :]
-        quadratic = mixed + mixed.swapaxes(1, 2) + rho * at.g[:, :, None] * at.g[:, None, :]
-        X = pack(quadratic, at.g[:, :, None] * at.target[:, None, :], at.second, self.trained)
+        quadratic = (
+            mixed + mixed.swapaxes(1, 2) + rho * at.g[:, :, None] * at.g[:, None, :]
+        )
+        X = pack(
+            quadratic, at.g[:, :, None] * at.target[:, None, :], at.second, self.trained
+        )
         return covariance(at.weights, X)
 
 

@@ -24,7 +24,13 @@ from twolayer.numerics.types import Number, Numbers, Real, Scalar
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 
-__all__ = ["BlockSpread", "block_spread_of", "pack_blocks", "tangent_in_blocks", "unpack_blocks"]
+__all__ = [
+    "BlockSpread",
+    "block_spread_of",
+    "pack_blocks",
+    "tangent_in_blocks",
+    "unpack_blocks",
+]
 
 
 def pack_blocks(Q: Real, M: Real, a: Number, trained: bool) -> Numbers:
@@ -37,7 +43,9 @@ def pack_blocks(Q: Real, M: Real, a: Number, trained: bool) -> Numbers:
 def unpack_blocks(x: Numbers, b: int, p: int, k: int, trained: bool) -> Overlap:
     """Overlaps in blocks of a packed vector (F,); a is zero if it is not trained."""
     size = size_of(p, k)
-    Q, M, _ = jax.vmap(lambda one: unpack(one, p, k, False))(x[: b * size].reshape(b, size))
+    Q, M, _ = jax.vmap(lambda one: unpack(one, p, k, False))(
+        x[: b * size].reshape(b, size)
+    )
     return Overlap(Q, M, x[b * size :] if trained else jnp.zeros(p))
 
 
@@ -47,7 +55,9 @@ def tangent_in_blocks(y: Overlap, trained: bool) -> Numbers:
 
     def project(x: Numbers) -> Numbers:
         change = unpack_blocks(x, b, p, k, trained)
-        return pack_blocks(*tangent_part(y.Q, y.M, change.Q, change.M), change.a, trained)
+        return pack_blocks(
+            *tangent_part(y.Q, y.M, change.Q, change.M), change.a, trained
+        )
 
     return jax.vmap(project, out_axes=1)(jnp.eye(b * size_of(p, k) + p * trained))
 
@@ -57,7 +67,9 @@ class BlockSpread(SampleNodes):
 
     trained: bool = eqx.field(static=True)
 
-    def __call__(self, blocks: Blocks, y: Overlap, noise: Scalar, rho: Numbers) -> Numbers:
+    def __call__(
+        self, blocks: Blocks, y: Overlap, noise: Scalar, rho: Numbers
+    ) -> Numbers:
         """Σ at one point."""
         b, p, k = y.M.shape
         fields = blocks.fields(y)
@@ -82,7 +94,9 @@ class BlockSpread(SampleNodes):
         def packed(Y: Real) -> Numbers:
             """Of g_j u_a⁽ⁱ⁾, as an array (i, j, a)."""
             own = Y[:, :, :p]
-            return pack_blocks(own + own.swapaxes(1, 2), Y[:, :, p:], jnp.zeros(p), self.trained)
+            return pack_blocks(
+                own + own.swapaxes(1, 2), Y[:, :, p:], jnp.zeros(p), self.trained
+            )
 
         n = b * p * (p + k)
         J = jax.vmap(lambda e: packed(e.reshape(b, p, p + k)), out_axes=1)(jnp.eye(n))

@@ -48,7 +48,11 @@ WRONG = Loss("error", _wrong, kinks=(0.0,), margin=True, value=_wrong)
 @float64
 def binary(problem: Problem) -> bool:
     """Whether labels are ±1: the target takes no other value, and nothing is added to it."""
-    if problem.noise > 0 or problem.target.polynomial is not None or problem.target.smooth:
+    if (
+        problem.noise > 0
+        or problem.target.polynomial is not None
+        or problem.target.smooth
+    ):
         return False
     L, _ = target_frame(problem.P)
     values = np.asarray(problem.target(jnp.asarray(sobol_normals(L.shape[1], 8) @ L.T)))
@@ -73,7 +77,10 @@ def _rule(problem: Problem, loss: Loss, labels: LabelNoise, count: int) -> FullR
     value = loss.value
     assert value is not None
     averaged = Loss(loss.name, value, None, loss.kinks, loss.margin)
-    kernel, kinks = Kernel(problem.activation, problem.target, averaged, labels=labels), problem.target.kinks
+    kernel, kinks = (
+        Kernel(problem.activation, problem.target, averaged, labels=labels),
+        problem.target.kinks,
+    )
     dimension, plain = L.shape[1] + problem.p, bool(np.array_equal(L, np.eye(len(L))))
     noisy = problem.noise > 0
     if dimension <= MAX_DIMENSION and kinks is not None:
@@ -89,20 +96,35 @@ def _rule(problem: Problem, loss: Loss, labels: LabelNoise, count: int) -> FullR
 
 
 def _averaged(
-    problem: Problem, loss: Loss, labels: LabelNoise, Q: np.ndarray, M: np.ndarray, a: np.ndarray, count: int | None
+    problem: Problem,
+    loss: Loss,
+    labels: LabelNoise,
+    Q: np.ndarray,
+    M: np.ndarray,
+    a: np.ndarray,
+    count: int | None,
 ) -> tuple[np.ndarray, str]:
     """E[ℓ] at every point of arrays with common leading axes, and the rule, affordable for ``count`` points."""
     lead = Q.shape[:-2]
     points = tuple(x.reshape(-1, *x.shape[len(lead) :]) for x in (Q, M, a))
     rule = _rule(problem, loss, labels, len(points[0]) if count is None else count)
-    scale, noise = jnp.asarray(problem.p / problem.divisor, float), jnp.asarray(problem.noise, float)
+    scale, noise = (
+        jnp.asarray(problem.p / problem.divisor, float),
+        jnp.asarray(problem.noise, float),
+    )
     return np.asarray(_means(rule, scale, noise, points)).reshape(lead), rule.label
 
 
-def _error(problem: Problem, Q: np.ndarray, M: np.ndarray, a: np.ndarray, count: int | None) -> tuple[np.ndarray, str]:
+def _error(
+    problem: Problem, Q: np.ndarray, M: np.ndarray, a: np.ndarray, count: int | None
+) -> tuple[np.ndarray, str]:
     """P(y f < 0) at every point."""
     ridge, labels = problem.target.ridge, problem.labels
-    alone = ridge is not None and len(ridge.weights) == 1 and ridge.activation.name == "sign(z)"
+    alone = (
+        ridge is not None
+        and len(ridge.weights) == 1
+        and ridge.activation.name == "sign(z)"
+    )
     if alone and problem.p == 1 and _keeps_sign(problem.activation):
         assert ridge is not None
         v = np.asarray(ridge.directions[0])
@@ -156,7 +178,11 @@ def readings(
 
 def averaged_loss(problem: Problem, loss: Loss) -> bool:
     """Whether a loss that is not linear has a mean that is known."""
-    return loss.value is not None and loss.student is None and infinite(problem, loss, 1) is None
+    return (
+        loss.value is not None
+        and loss.student is None
+        and infinite(problem, loss, 1) is None
+    )
 
 
 def reading_names(problem: Problem, loss: Loss) -> list[str]:
@@ -164,8 +190,13 @@ def reading_names(problem: Problem, loss: Loss) -> list[str]:
 
     Examples
     --------
-    >>> reading_names(Problem("sign(z1)", "erf"), Loss.of("hinge")), reading_names(Problem("z1", "erf"), Loss.of("mse"))
+    >>> (
+    ...     reading_names(Problem("sign(z1)", "erf"), Loss.of("hinge")),
+    ...     reading_names(Problem("z1", "erf"), Loss.of("mse")),
+    ... )
     (['loss', 'error'], ['loss'])
     """
-    known = loss in (Loss.of("squared"), Loss.of("correlation")) or averaged_loss(problem, loss)
+    known = loss in (Loss.of("squared"), Loss.of("correlation")) or averaged_loss(
+        problem, loss
+    )
     return ["loss"] * known + ["error"] * binary(problem)

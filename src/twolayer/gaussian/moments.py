@@ -52,10 +52,16 @@ class Moments:
     engine: str
 
     def __repr__(self) -> str:
-        return field_summary(self, ("psi", "phi", "chi", "second", "risk", "excess_risk", "error", "engine"))
+        return field_summary(
+            self,
+            ("psi", "phi", "chi", "second", "risk", "excess_risk", "error", "engine"),
+        )
 
     def _repr_html_(self) -> str:
-        rows = [(name, matrix(getattr(self, name))) for name in ("psi", "phi", "chi", "second")]
+        rows = [
+            (name, matrix(getattr(self, name)))
+            for name in ("psi", "phi", "chi", "second")
+        ]
         rows += [("risk", f"{self.risk:.6g}, excess {self.excess_risk:.6g}")]
         rows += [("engine", f"{escaped(self.engine)}, error {self.error:.1e}")]
         return card("Moments", "", rows, cells(self.chi, names=("chi", "")))
@@ -76,7 +82,9 @@ def check_start(problem: Problem, start: Overlaps | Particles) -> None:
         start = start.fields(problem.inputs)
         norms = np.diagonal(start.Q, axis1=-2, axis2=-1)
     if not np.allclose(start.P, problem.P, atol=1e-8):
-        raise InputError(f"Argument `start` must have P = {problem.P.tolist()} like the problem, but has another P.")
+        raise InputError(
+            f"Argument `start` must have P = {problem.P.tolist()} like the problem, but has another P."
+        )
     if problem.activation.kinks and norms.min() < 1e-14:
         raise InputError(
             f"Argument `start` must have neurons of positive norm, for {problem.activation.name} has no slope at its "
@@ -109,7 +117,9 @@ def check_point(problem: Problem, start: Any) -> None:
     expect(Overlaps, "start", start, ", one point (Q, M) at which averages are taken")
     check_start(problem, start)
     if start.batch:
-        raise InputError(f"Argument `start` must be a single point, but holds {start.batch[0]} starts.")
+        raise InputError(
+            f"Argument `start` must be a single point, but holds {start.batch[0]} starts."
+        )
 
 
 def _check_particles(problem: Problem, start: Particles) -> None:
@@ -122,7 +132,11 @@ def _check_particles(problem: Problem, start: Particles) -> None:
         raise InputError(
             f"Argument `start` must have {problem.k} directions like the problem, but its particles have {start.k}."
         )
-    if start.a is None and not isinstance(problem.second_layer, str) and start.n != problem.p:
+    if (
+        start.a is None
+        and not isinstance(problem.second_layer, str)
+        and start.n != problem.p
+    ):
         raise InputError(
             f"Argument `start` must have its own a, for the problem has {problem.p} second-layer weights, but it "
             f"holds {start.n} particles without any."
@@ -163,14 +177,25 @@ def moments(
     ([[0.0]], 1.5, 'closed form (quadratic)')
     """
     check_point(problem, start)
-    tolerance = finite_number("tolerance", tolerance, minimum=0.0, accepted="a number ≥ 0")
+    tolerance = finite_number(
+        "tolerance", tolerance, minimum=0.0, accepted="a number ≥ 0"
+    )
     log2_points = positive_integer("log2_points", log2_points, 4)
     start = start.fields(problem.inputs)
     why = infinite(problem, Loss.of(loss), 2)
     if why is not None:
         raise InputError(f"Argument `loss` has no averages here: {why}.")
     a = problem.a() if start.a is None else start.a
-    chosen, *_ = adapt(problem, loss, start.Q, start.M, a, engine=engine, tolerance=tolerance, log2_points=log2_points)
+    chosen, *_ = adapt(
+        problem,
+        loss,
+        start.Q,
+        start.M,
+        a,
+        engine=engine,
+        tolerance=tolerance,
+        log2_points=log2_points,
+    )
     values = chosen(start.Q, start.M, a, problem.noise)
     absolute = chosen.error(start.Q, start.M, a, problem.noise)
     errors = {name: float(np.max(x)) for name, x in absolute._asdict().items()}

@@ -39,7 +39,9 @@ def vanishes(target: Target, P: np.ndarray) -> bool:
     """Whether the target is zero, at points in the bulk and far out: there is nothing to learn then."""
     L, _ = target_frame(P)
     near = sobol_normals(L.shape[1], 8)
-    return not np.asarray(target(jnp.asarray(np.concatenate([near, FAR * near]) @ L.T))).any()
+    return not np.asarray(
+        target(jnp.asarray(np.concatenate([near, FAR * near]) @ L.T))
+    ).any()
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,22 +56,37 @@ class NodeRule:
     coarse: NodeRule | None = None
 
 
-def _rule(target: Target, L: np.ndarray, points: np.ndarray, weights: np.ndarray, label: str) -> NodeRule:
-    return NodeRule(label, points, weights, np.asarray(target(jnp.asarray(points @ L.T))))
+def _rule(
+    target: Target, L: np.ndarray, points: np.ndarray, weights: np.ndarray, label: str
+) -> NodeRule:
+    return NodeRule(
+        label, points, weights, np.asarray(target(jnp.asarray(points @ L.T)))
+    )
 
 
 def _pruned(rule: NodeRule) -> NodeRule:
     """Without the nodes that contribute nothing to averages of h and h²."""
-    share = rule.weights * (1 + rule.values**2 / max(float(rule.weights @ rule.values**2), 1e-300))
+    share = rule.weights * (
+        1 + rule.values**2 / max(float(rule.weights @ rule.values**2), 1e-300)
+    )
     keep = share > NEGLIGIBLE
     label = f"quadrature ({int(keep.sum())} nodes)"
-    return replace(rule, label=label, points=rule.points[keep], weights=rule.weights[keep], values=rule.values[keep])
+    return replace(
+        rule,
+        label=label,
+        points=rule.points[keep],
+        weights=rule.weights[keep],
+        values=rule.values[keep],
+    )
 
 
 def _exact(target: Target, L: np.ndarray, student_degree: int) -> NodeRule | None:
     """Gauss–Hermite rule exact for every average with a student polynomial of the given degree."""
     assert target.polynomial is not None
-    degree, D = max((sum(alpha) for alpha in target.polynomial), default=0), student_degree
+    degree, D = (
+        max((sum(alpha) for alpha in target.polynomial), default=0),
+        student_degree,
+    )
     highest = max(2 * degree + 2 * D - 2, degree + 3 * D - 2, degree + D)
     n, r = highest // 2 + 1, L.shape[1]
     if n**r > MAX_NODES:
@@ -80,7 +97,9 @@ def _exact(target: Target, L: np.ndarray, student_degree: int) -> NodeRule | Non
 def _fingerprint(rule: NodeRule) -> np.ndarray:
     """Low moments of h and h², relative to E[h²]: what must stop changing."""
     low = np.concatenate([hermite_table(4, x) for x in rule.points.T])
-    scale = float(rule.weights @ rule.values**2) or 1.0  # of a zero target all moments are zero
+    scale = (
+        float(rule.weights @ rule.values**2) or 1.0
+    )  # of a zero target all moments are zero
     first = low @ (rule.weights * rule.values) / math.sqrt(scale)
     return np.concatenate([first, low @ (rule.weights * rule.values**2) / scale])
 
@@ -95,18 +114,27 @@ def _converged(target: Target, gram: tuple[tuple[float, ...], ...]) -> NodeRule 
     for order in (4, 6, 8, 12, 16, 24, 32, 48, 64):
         if order ** L.shape[1] > MAX_NODES:
             return None
-        points, weights, _ = map(np.asarray, nested_rule(L, target.kinks, order, structure))
+        points, weights, _ = map(
+            np.asarray, nested_rule(L, target.kinks, order, structure)
+        )
         if len(weights) > MAX_NODES:
             return None
         rule = _pruned(_rule(target, L, points, weights, ""))
-        if previous is not None and np.abs(_fingerprint(rule) - _fingerprint(previous)).max() < TOLERANCE:
+        if (
+            previous is not None
+            and np.abs(_fingerprint(rule) - _fingerprint(previous)).max() < TOLERANCE
+        ):
             return replace(rule, coarse=previous)
         previous = rule
     return None
 
 
 def target_nodes(
-    target: Target, P: np.ndarray, student_degree: int | None, log2_points: int, scrambling: int = 0
+    target: Target,
+    P: np.ndarray,
+    student_degree: int | None,
+    log2_points: int,
+    scrambling: int = 0,
 ) -> NodeRule:
     """The best rule for a target: exact, converged quadrature, or 2**log2_points Sobol points.
 
@@ -120,5 +148,8 @@ def target_nodes(
     if rule is None:
         points = sobol_normals(L.shape[1], log2_points, scrambling)
         weights = np.full(len(points), 1 / len(points))
-        rule = replace(_rule(target, L, points, weights, f"Sobol (2^{log2_points} nodes)"), sampled=True)
+        rule = replace(
+            _rule(target, L, points, weights, f"Sobol (2^{log2_points} nodes)"),
+            sampled=True,
+        )
     return rule

@@ -40,10 +40,14 @@ Coefficients = tuple[float, ...]
 MAX_WORK = 2**27  # terms of a Wick sum beyond which chi is sampled instead
 
 
-def derivative_means(coefficients: Coefficients, mean: Numbers | float, variance: Number, orders: int) -> Numbers:
+def derivative_means(
+    coefficients: Coefficients, mean: Numbers | float, variance: Number, orders: int
+) -> Numbers:
     """E[f^{(n)}(u)], n = 0 … orders − 1, stacked on a new first axis; u ~ N(mean, variance), arrays broadcast."""
     degree = len(coefficients) - 1
-    mean, variance = jnp.broadcast_arrays(jnp.asarray(mean, float), jnp.asarray(variance, float))
+    mean, variance = jnp.broadcast_arrays(
+        jnp.asarray(mean, float), jnp.asarray(variance, float)
+    )
     moments = [jnp.ones_like(mean), mean]
     for m in range(2, degree + 1):
         moments.append(mean * moments[m - 1] + (m - 1) * variance * moments[m - 2])
@@ -82,7 +86,9 @@ class PolynomialForms(Forms):
         """Hermite coefficients s^n E[σ^(n+1)]/√n!, zero beyond the degree."""
         means = derivative_means(self.coefficients, mean, width**2, orders + 1)
         powers = [width**n / math.sqrt(math.factorial(n)) for n in range(orders)]
-        return Ladder(means[0], jnp.stack([x * y for x, y in zip(powers, means[1:], strict=True)]))
+        return Ladder(
+            means[0], jnp.stack([x * y for x, y in zip(powers, means[1:], strict=True)])
+        )
 
     def pair_with(self, other: Forms) -> PairOf | None:
         """Two polynomials."""
@@ -91,7 +97,9 @@ class PolynomialForms(Forms):
         one, two = self.coefficients, other.coefficients
 
         def pair(c11: Number, c12: Number, c22: Number) -> Pair:
-            zero = jnp.zeros(jnp.broadcast_shapes(jnp.shape(c11), jnp.shape(c12), jnp.shape(c22)))
+            zero = jnp.zeros(
+                jnp.broadcast_shapes(jnp.shape(c11), jnp.shape(c12), jnp.shape(c22))
+            )
             f = derivative_means(one, zero, c11, len(one) + 2)
             g = derivative_means(two, zero, c22, len(two) + 2)
             c = c12 + zero
@@ -99,11 +107,15 @@ class PolynomialForms(Forms):
 
         return pair
 
-    def ridge_variance(self, target: RidgeTarget, p: int, order: int) -> PolynomialRidge | None:
+    def ridge_variance(
+        self, target: RidgeTarget, p: int, order: int
+    ) -> PolynomialRidge | None:
         """Against a sum of polynomial ridges, while the Wick sum is not too long."""
         if not isinstance(target.ridge_forms, PolynomialForms):
             return None
-        found = PolynomialRidge(target, self.coefficients, target.ridge_forms.coefficients)
+        found = PolynomialRidge(
+            target, self.coefficients, target.ridge_forms.coefficients
+        )
         return found if found.work(p) <= MAX_WORK else None
 
     def node_variance(self, target: NodeTarget, p: int) -> PolynomialNodes | None:
@@ -123,7 +135,11 @@ class PolynomialRidge(eqx.Module):
     def work(self, p: int) -> float:
         """Terms of one evaluation."""
         D, top = len(self.own) - 1, max(len(self.own), len(self.other)) - 1
-        return 0.1 * len(graphs((D - 1, D - 1, top, top))[1]) * (p * (p + len(self.target.c))) ** 2
+        return (
+            0.1
+            * len(graphs((D - 1, D - 1, top, top))[1])
+            * (p * (p + len(self.target.c))) ** 2
+        )
 
     def __call__(self, Q: Gram, M: Cross, a: Layer, student: float) -> Real:
         """V (p, p)."""
@@ -136,7 +152,13 @@ class PolynomialRidge(eqx.Module):
             ],
             axis=1,
         )
-        return four_point(C, value[1 : len(self.own)], value, self.target.signed_weights(student, a), p)
+        return four_point(
+            C,
+            value[1 : len(self.own)],
+            value,
+            self.target.signed_weights(student, a),
+            p,
+        )
 
 
 class PolynomialNodes(eqx.Module):
@@ -153,7 +175,10 @@ class PolynomialNodes(eqx.Module):
     def work(self, p: int) -> float:
         """Terms of one evaluation."""
         D, nodes = len(self.coefficients) - 1, len(self.target.weights)
-        three, four = (len(graphs(limits)[1]) for limits in ((D - 1, D - 1, D), (D - 1, D - 1, D, D)))
+        three, four = (
+            len(graphs(limits)[1])
+            for limits in ((D - 1, D - 1, D), (D - 1, D - 1, D, D))
+        )
         return 0.1 * (three * nodes * p**3 + four * p**4)
 
     def __call__(self, Q: Gram, M: Cross, a: Layer, student: float) -> Real:
@@ -199,7 +224,9 @@ def _powers(C: Numbers, highest: int) -> Numbers:
     return jnp.stack([C**n for n in range(highest + 1)])
 
 
-def four_point(C: Numbers, slope: Numbers, value: Numbers, weights: Numbers, p: int) -> Numbers:
+def four_point(
+    C: Numbers, slope: Numbers, value: Numbers, weights: Numbers, p: int
+) -> Numbers:
     """Σ_{q,s} w_q w_s E[f'_j f'_l f_q f_s], j, l < p, exact, for fields with covariance C (n, n), students first.
 
     ``slope`` (D', n) and ``value`` (D, n) are derivative means of f' and f at each field; their lengths bound the
@@ -218,11 +245,15 @@ def four_point(C: Numbers, slope: Numbers, value: Numbers, weights: Numbers, p: 
         ends = slope[jl + jq + js][:p, None] * slope[jl + lq + ls][None, :p]
         return total + w * power[jl][:p, :p] * ends * inner, None
 
-    total, _ = jax.lax.scan(add, jnp.zeros((p, p)), (jnp.asarray(multiplicity), jnp.asarray(weight)))
+    total, _ = jax.lax.scan(
+        add, jnp.zeros((p, p)), (jnp.asarray(multiplicity), jnp.asarray(weight))
+    )
     return total
 
 
-def three_point(C: Numbers, slope: Numbers, value: Numbers, weights: Numbers, node: Tree) -> Numbers:
+def three_point(
+    C: Numbers, slope: Numbers, value: Numbers, weights: Numbers, node: Tree
+) -> Numbers:
     """Σ_ν node_ν Σ_q w_q E[f'_j f'_l f_q | ν]: fields with covariance C (p, p) and node-dependent means.
 
     ``slope`` and ``value`` hold derivative means (D, nodes, p). Cost O(graphs · nodes · p³).
@@ -233,11 +264,21 @@ def three_point(C: Numbers, slope: Numbers, value: Numbers, weights: Numbers, no
 
     def add(total: jax.Array, graph: Tree) -> tuple[jax.Array, None]:
         (jl, jq, lq), w = graph
-        joint = jnp.einsum("n,nj,nl,nq->jlq", node, slope[jl + jq], slope[jl + lq], value[jq + lq] * weights)
-        return total + w * power[jl] * (joint * power[jq][:, None, :] * power[lq][None, :, :]).sum(-1), None
+        joint = jnp.einsum(
+            "n,nj,nl,nq->jlq",
+            node,
+            slope[jl + jq],
+            slope[jl + lq],
+            value[jq + lq] * weights,
+        )
+        return total + w * power[jl] * (
+            joint * power[jq][:, None, :] * power[lq][None, :, :]
+        ).sum(-1), None
 
     p = C.shape[0]
-    total, _ = jax.lax.scan(add, jnp.zeros((p, p)), (jnp.asarray(multiplicity), jnp.asarray(weight)))
+    total, _ = jax.lax.scan(
+        add, jnp.zeros((p, p)), (jnp.asarray(multiplicity), jnp.asarray(weight))
+    )
     return total
 
 
@@ -245,6 +286,8 @@ def two_point(C: Numbers, slope: Numbers, node: Tree) -> Numbers:
     """Σ_ν node_ν E[f'_j f'_l | ν], arguments as in `three_point`. Cost O(degree · nodes · p²)."""
     total, power = jnp.zeros_like(C), jnp.ones_like(C)
     for n in range(slope.shape[0]):
-        total = total + power * jnp.einsum("n,nj,nl->jl", node, slope[n], slope[n]) / math.factorial(n)
+        total = total + power * jnp.einsum(
+            "n,nj,nl->jl", node, slope[n], slope[n]
+        ) / math.factorial(n)
         power = power * C
     return total

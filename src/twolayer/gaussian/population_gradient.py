@@ -27,9 +27,25 @@ import numpy as np
 from twolayer.equations.averages import Gradient
 from twolayer.equations.increment_kernel import Push
 from twolayer.functions.activation import Activation
-from twolayer.gaussian.engines import LOG2_POINTS, ORDERS, ROUNDING, Averager, Engine, select
+from twolayer.gaussian.engines import (
+    LOG2_POINTS,
+    ORDERS,
+    ROUNDING,
+    Averager,
+    Engine,
+    select,
+)
 from twolayer.gaussian.nodes import target_frame
-from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar, Tree
+from twolayer.numerics.types import (
+    Cross,
+    Gram,
+    Layer,
+    Number,
+    Numbers,
+    Real,
+    Scalar,
+    Tree,
+)
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
 
@@ -100,7 +116,9 @@ class SteinDescent(Descent):
     def __call__(self, rows: Real, a: Layer, noise: Scalar) -> Push:
         """The mean gradients."""
         gradient = self.engine.gradient(*self.overlaps(rows), a, noise)
-        star = jnp.pad(jnp.asarray(self.L), ((0, 0), (0, rows.shape[1] - self.L.shape[1])))
+        star = jnp.pad(
+            jnp.asarray(self.L), ((0, 0), (0, rows.shape[1] - self.L.shape[1]))
+        )
         return Push(gradient.own @ rows + gradient.star @ star, gradient.second)
 
     def excess_risk(self, rows: Real, a: Layer) -> Numbers:
@@ -121,12 +139,22 @@ class ReluDescent(Descent):
     c: np.ndarray
     label: ClassVar[str] = "closed form (relu)"
 
-    def _fields(self, rows: Real, a: Layer, student: float) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    def _fields(
+        self, rows: Real, a: Layer, student: float
+    ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         """Rows of all fields, their weights, norms and directions."""
-        star = jnp.pad(jnp.asarray(self.ridges), ((0, 0), (0, rows.shape[1] - self.ridges.shape[1])))
+        star = jnp.pad(
+            jnp.asarray(self.ridges),
+            ((0, 0), (0, rows.shape[1] - self.ridges.shape[1])),
+        )
         u = jnp.concatenate([rows, star])
         norm = jnp.sqrt((u * u).sum(-1))
-        return u, jnp.concatenate([-student * a / self.divisor, self.c]), norm, u / norm[:, None]
+        return (
+            u,
+            jnp.concatenate([-student * a / self.divisor, self.c]),
+            norm,
+            u / norm[:, None],
+        )
 
     def __call__(self, rows: Real, a: Layer, noise: Scalar) -> Push:
         """The mean gradients."""
@@ -143,10 +171,14 @@ class ReluDescent(Descent):
     def excess_risk(self, rows: Real, a: Layer) -> Numbers:
         """½ E[(h − f)²]."""
         u, c, norm, unit = self._fields(rows, a, 1.0)
-        i, j = np.triu_indices(len(u), 1)  # a row has no angle to itself, nor a derivative of it
+        i, j = np.triu_indices(
+            len(u), 1
+        )  # a row has no angle to itself, nor a derivative of it
         theta, _ = angles(unit[i], unit[j])
         weight = c * norm
-        return ((c[:, None] * u).sum(0) ** 2).sum() / 4 + (weight[i] * weight[j]) @ sine_excess(theta) / TWO_PI
+        return ((c[:, None] * u).sum(0) ** 2).sum() / 4 + (
+            weight[i] * weight[j]
+        ) @ sine_excess(theta) / TWO_PI
 
 
 def angles(x: Numbers, y: Numbers) -> tuple[Numbers, Numbers]:
@@ -162,9 +194,13 @@ def _gradient(engine: Engine, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Gra
 
 def _change(engine: Engine, other: Engine, *point: Tree) -> float:
     """The largest difference of two gradients at (Q, M, a, Δ), relative to their largest coefficient."""
-    one, two = (_gradient(x, *(jnp.asarray(y, float) for y in point)) for x in (engine, other))
+    one, two = (
+        _gradient(x, *(jnp.asarray(y, float) for y in point)) for x in (engine, other)
+    )
     size = max(float(jnp.abs(x).max()) for x in one)
-    return max(float(jnp.abs(x - y).max()) for x, y in zip(one, two, strict=True)) / max(size, 1e-300)
+    return max(
+        float(jnp.abs(x - y).max()) for x, y in zip(one, two, strict=True)
+    ) / max(size, 1e-300)
 
 
 def _truncation(averager: Averager, *point: Tree) -> float:
@@ -176,7 +212,9 @@ def gradient_error(descent: Descent, averager: Averager, *point: Tree) -> float:
     """The relative error of the mean gradient at (Q, M, a, Δ): by a coarser rule, and by other sampled points."""
     if isinstance(descent, ReluDescent):
         return ROUNDING
-    sampled = [_change(averager.engine, other, *point) for other in averager.scrambled()]
+    sampled = [
+        _change(averager.engine, other, *point) for other in averager.scrambled()
+    ]
     return max([*sampled, _truncation(averager, *point)]) + ROUNDING
 
 
@@ -199,7 +237,12 @@ def descent_of(
     averager = select(problem, loss, engine, log2_points=log2_points)
     ridge, relu = problem.target.ridge, Activation.of("relu")
     both = ridge is not None and problem.activation == relu == ridge.activation
-    if both and engine == "auto" and loss.student is not None and not problem.labels.flips:
+    if (
+        both
+        and engine == "auto"
+        and loss.student is not None
+        and not problem.labels.flips
+    ):
         assert ridge is not None
         rows, weights = np.array(ridge.directions) @ L, np.array(ridge.weights)
         return ReluDescent(L, loss.student, problem.divisor, rows, weights), averager
@@ -208,5 +251,7 @@ def descent_of(
         if _truncation(averager, Q, M, a, problem.noise) <= tolerance:
             break
     return SteinDescent(
-        L, averager.engine, select(problem, "squared", order=order, log2_points=log2_points).engine
+        L,
+        averager.engine,
+        select(problem, "squared", order=order, log2_points=log2_points).engine,
     ), averager

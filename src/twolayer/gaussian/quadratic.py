@@ -19,10 +19,18 @@ from twolayer.functions.activation import Activation
 from twolayer.functions.target import Target
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar
 
-__all__ = ["QuadraticEngine", "QuadraticTask", "quadratic_averages", "quadratic_form", "quadratic_task"]
+__all__ = [
+    "QuadraticEngine",
+    "QuadraticTask",
+    "quadratic_averages",
+    "quadratic_form",
+    "quadratic_task",
+]
 
 
-def quadratic_form(polynomial: Mapping[tuple[int, ...], float] | None, k: int) -> tuple[np.ndarray, float] | None:
+def quadratic_form(
+    polynomial: Mapping[tuple[int, ...], float] | None, k: int
+) -> tuple[np.ndarray, float] | None:
     """H = λ*ᵀ H λ* + h0 read off a polynomial, or None when it has other terms.
 
     Examples
@@ -55,21 +63,36 @@ class QuadraticTask(NamedTuple):
 
 def quadratic_task(activation: Activation, target: Target) -> QuadraticTask | None:
     """The numbers of a quadratic task, or None where σ or the target is another one."""
-    sigma, form = activation.polynomial, quadratic_form(target.polynomial, target.directions)
+    sigma, form = (
+        activation.polynomial,
+        quadratic_form(target.polynomial, target.directions),
+    )
     if form is None or sigma is None or len(sigma) != 3 or sigma[1] != 0:
         return None
     return QuadraticTask(sigma[2], sigma[0], *form)
 
 
-def residual_form(scale: float, shift: float, H: Real, h0: float, weight: float, a: Layer) -> tuple[Numbers, Numbers]:
+def residual_form(
+    scale: float, shift: float, H: Real, h0: float, weight: float, a: Layer
+) -> tuple[Numbers, Numbers]:
     """E without noise as (B, b0), the student entering with this weight."""
     p, k = len(a), len(H)
     own = jnp.pad(-weight * scale * a / p, (0, k))
-    return own[:, None] * np.eye(p + k) + jnp.pad(jnp.asarray(H), (p, 0)), h0 - weight * shift * a.mean()
+    return own[:, None] * np.eye(p + k) + jnp.pad(
+        jnp.asarray(H), (p, 0)
+    ), h0 - weight * shift * a.mean()
 
 
 def quadratic_gradient(
-    scale: float, shift: float, H: Real, h0: float, student: float, Q: Gram, M: Cross, P: Numbers, a: Layer
+    scale: float,
+    shift: float,
+    H: Real,
+    h0: float,
+    student: float,
+    Q: Gram,
+    M: Cross,
+    P: Numbers,
+    a: Layer,
 ) -> Gradient:
     """The mean gradient as a combination of the rows, arguments as for `quadratic_averages`."""
     p = len(M)
@@ -78,7 +101,9 @@ def quadratic_gradient(
     OB = omega @ B
     t1 = jnp.trace(OB) + b0
     rows = (2 * scale * a)[:, None] * (2 * OB[:p] + t1 * jnp.eye(p, len(omega)))
-    second = scale * (t1 * jnp.diagonal(Q) + 2 * (OB @ omega).diagonal()[:p]) + shift * t1
+    second = (
+        scale * (t1 * jnp.diagonal(Q) + 2 * (OB @ omega).diagonal()[:p]) + shift * t1
+    )
     return Gradient(rows[:, :p], rows[:, p:], second)
 
 
@@ -116,14 +141,18 @@ def quadratic_averages(
     )
 
 
-def second_moment(omega: Numbers, B: Numbers, b0: Number) -> tuple[Numbers, Numbers, Numbers]:
+def second_moment(
+    omega: Numbers, B: Numbers, b0: Number
+) -> tuple[Numbers, Numbers, Numbers]:
     """E[uᵀBu + b0] and the mean of its square over u ~ N(0, Ω), and BΩ."""
     BO = B @ omega
     t1, t2 = jnp.trace(BO) + b0, (BO * BO.T).sum()
     return t1, t1**2 + 2 * t2, BO
 
 
-def quadratic_risk(scale: float, shift: float, H: Real, h0: float, omega: Numbers, a: Layer) -> Numbers:
+def quadratic_risk(
+    scale: float, shift: float, H: Real, h0: float, omega: Numbers, a: Layer
+) -> Numbers:
     """The excess risk, arguments as for `quadratic_averages`."""
     return second_moment(omega, *residual_form(scale, shift, H, h0, 1.0, a))[1] / 2
 
@@ -145,7 +174,18 @@ class QuadraticEngine(Engine):
 
     def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
         """The averages at one point."""
-        return quadratic_averages(self.scale, self.shift, self.H, self.h0, self.student, Q, M, self.P, a, noise)
+        return quadratic_averages(
+            self.scale,
+            self.shift,
+            self.H,
+            self.h0,
+            self.student,
+            Q,
+            M,
+            self.P,
+            a,
+            noise,
+        )
 
     def excess_risk(self, Q: Gram, M: Cross, a: Layer) -> Real:
         """The excess risk alone at one point."""
@@ -154,4 +194,6 @@ class QuadraticEngine(Engine):
 
     def gradient(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Gradient:
         """The mean gradient as a combination of the rows."""
-        return quadratic_gradient(self.scale, self.shift, self.H, self.h0, self.student, Q, M, self.P, a)
+        return quadratic_gradient(
+            self.scale, self.shift, self.H, self.h0, self.student, Q, M, self.P, a
+        )

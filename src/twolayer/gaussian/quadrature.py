@@ -92,9 +92,15 @@ def even_rule(count: int) -> tuple[np.ndarray, np.ndarray]:
 def _edges(breaks: Real) -> Real:
     """Sorted ends of all panels."""
     xp = _namespace(breaks)
-    fixed = (-REACH, -INNER, INNER, REACH) if breaks.shape[-1] else (-REACH, -INNER, 0.0, INNER, REACH)
+    fixed = (
+        (-REACH, -INNER, INNER, REACH)
+        if breaks.shape[-1]
+        else (-REACH, -INNER, 0.0, INNER, REACH)
+    )
     ends = xp.broadcast_to(xp.asarray(fixed), (*breaks.shape[:-1], len(fixed)))
-    return xp.sort(xp.concatenate([xp.clip(breaks, -REACH, REACH), ends], axis=-1), axis=-1)
+    return xp.sort(
+        xp.concatenate([xp.clip(breaks, -REACH, REACH), ends], axis=-1), axis=-1
+    )
 
 
 def _on_panels(edges: Real, order: int) -> tuple[Numbers, Numbers]:
@@ -113,7 +119,9 @@ def crossing(kink: Number, offset: Number, slope: Number) -> Real:
     return xp.where(moves, (kink - offset) / xp.where(moves, slope, 1.0), 2 * REACH)
 
 
-def blurred_crossings(kink: float, offset: Number, slope: Real, rest: Number) -> list[Real]:
+def blurred_crossings(
+    kink: float, offset: Number, slope: Real, rest: Number
+) -> list[Real]:
     """Panel ends for a kink of offset + slope·x + rest·η with η still to be integrated."""
     xp = _namespace(slope)
     moves = xp.abs(slope) > 1e-12
@@ -130,7 +138,13 @@ class Partial(NamedTuple):
     fields: Numbers
 
 
-def _breaks(at: Partial, L: Real, i: int, kinks: Sequence[Sequence[float]], structure: np.ndarray) -> Real:
+def _breaks(
+    at: Partial,
+    L: Real,
+    i: int,
+    kinks: Sequence[Sequence[float]],
+    structure: np.ndarray,
+) -> Real:
     """Where the fields cross their kinks along ξ_i, (N, b)."""
     xp, found = _namespace(L), []
     for f in np.flatnonzero(structure[:, i]).tolist():
@@ -153,14 +167,20 @@ def _extend(at: Partial, x: Real, w: Number, column: Real) -> Partial:
     """All points with all nodes x (N, m) of the next variable."""
     xp, count = _namespace(column), x.shape[-1]
     return Partial(
-        xp.concatenate([xp.repeat(at.points, count, axis=0), x.reshape(-1, 1)], axis=-1),
+        xp.concatenate(
+            [xp.repeat(at.points, count, axis=0), x.reshape(-1, 1)], axis=-1
+        ),
         (at.weights[:, None] * w).reshape(-1),
         xp.repeat(at.fields, count, axis=0) + x.reshape(-1, 1) * column,
     )
 
 
 def nested_rule(
-    L: Real, kinks: Sequence[Sequence[float]], order: int, structure: np.ndarray, level: Level | None = None
+    L: Real,
+    kinks: Sequence[Sequence[float]],
+    order: int,
+    structure: np.ndarray,
+    level: Level | None = None,
 ) -> Partial:
     """Points ξ (N, n), weights (N,) and fields L ξ (N, fields) for averages over fields that bend at their ``kinks``.
 
@@ -175,20 +195,31 @@ def nested_rule(
     fields, n = L.shape
     at = Partial(xp.zeros((1, 0)), xp.ones(1), xp.zeros((1, fields)))
     for i in range(n - 1):
-        at = _extend(at, *panel_rule(_breaks(at, L, i, kinks, structure), order), L[:, i])
+        at = _extend(
+            at, *panel_rule(_breaks(at, L, i, kinks, structure), order), L[:, i]
+        )
     return last_axis(at, L, kinks, order, structure, level)
 
 
 def last_axis(
-    at: Partial, L: Numbers, kinks: Sequence[Sequence[float]], order: int, structure: np.ndarray, level: Level | None
+    at: Partial,
+    L: Numbers,
+    kinks: Sequence[Sequence[float]],
+    order: int,
+    structure: np.ndarray,
+    level: Level | None,
 ) -> Partial:
     """The last variable, with panels that end at kinks and where the level vanishes."""
     column, breaks = L[:, -1], _breaks(at, L, L.shape[1] - 1, kinks, structure)
     if level is None:
         return _extend(at, *panel_rule(breaks, order), column)
     edges = _edges(breaks)
-    cuts = _roots(lambda x: level(at.fields[:, None, None, :] + x[..., None] * column), edges)
-    both = jnp.sort(jnp.concatenate([edges, cuts.reshape(len(edges), -1)], axis=-1), axis=-1)
+    cuts = _roots(
+        lambda x: level(at.fields[:, None, None, :] + x[..., None] * column), edges
+    )
+    both = jnp.sort(
+        jnp.concatenate([edges, cuts.reshape(len(edges), -1)], axis=-1), axis=-1
+    )
     return _extend(at, *_on_panels(both, order), column)
 
 
@@ -205,14 +236,20 @@ def _roots(level: Level, edges: Numbers) -> Numbers:
     count = jax.eval_shape(level, edges[:, :1, None]).shape[-1]
     wide = (*edges.shape[:1], edges.shape[1] - 1, count)
     # just inside: at the edges themselves the integrand may jump
-    low, high = (jnp.broadcast_to(x[..., None], wide) for x in (edges[:, :-1], edges[:, 1:]))
+    low, high = (
+        jnp.broadcast_to(x[..., None], wide) for x in (edges[:, :-1], edges[:, 1:])
+    )
     inside = 1e-9 * (high - low)
     low, high = low + inside, high - inside
 
     def step(_: Number, state: Tree) -> Tree:
         a, b, fa, fb, x = state
         gap = jnp.where(fb == fa, 1.0, fb - fa)
-        x = jnp.clip(jnp.where(fb == fa, (a + b) / 2, b - fb * (b - a) / gap), jnp.minimum(a, b), jnp.maximum(a, b))
+        x = jnp.clip(
+            jnp.where(fb == fa, (a + b) / 2, b - fb * (b - a) / gap),
+            jnp.minimum(a, b),
+            jnp.maximum(a, b),
+        )
         f = own(x)
         other = f * fb < 0  # the root lies between x and b
         return jnp.where(other, b, a), x, jnp.where(other, fb, fa / 2), f, x

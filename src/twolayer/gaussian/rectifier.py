@@ -74,7 +74,11 @@ class RectifierForms(Forms):
         value, above, density = _relu(mean, width)
         bend = density / jnp.where(width > 0, width, 1.0)
         kink = self.right - self.left
-        return Single(self.left * mean + kink * value, self.left + kink * above, kink * jnp.where(width > 0, bend, 0.0))
+        return Single(
+            self.left * mean + kink * value,
+            self.left + kink * above,
+            kink * jnp.where(width > 0, bend, 0.0),
+        )
 
     def ladder(self, mean: Numbers, width: Number, orders: int) -> Ladder:
         """Hermite coefficients of a step at g = −μ/s: h_{n−1}(−μ/s) times the density there, over √n."""
@@ -96,15 +100,23 @@ class RectifierForms(Forms):
 
         def pair(c11: Number, c12: Number, c22: Number) -> Pair:
             sine, theta = _angles(c11, c12, c22)
-            ff = same * (sine + (math.pi - theta) * c12) - opposite * (sine - theta * c12)
+            ff = same * (sine + (math.pi - theta) * c12) - opposite * (
+                sine - theta * c12
+            )
             dd = same * (math.pi - theta) + opposite * theta
             return Pair(ff / TWO_PI, dd / TWO_PI, kinks * sine / (TWO_PI * c11))
 
         return pair
 
-    def ridge_variance(self, target: RidgeTarget, p: int, order: int) -> ReluRidge | None:
+    def ridge_variance(
+        self, target: RidgeTarget, p: int, order: int
+    ) -> ReluRidge | None:
         """For a sum of ReLU ridges, which those of other slopes are written as."""
-        return ReluRidge(target, order, self.left, self.right) if target.ridge_forms == RectifierForms() else None
+        return (
+            ReluRidge(target, order, self.left, self.right)
+            if target.ridge_forms == RectifierForms()
+            else None
+        )
 
     def pair_work(self, fields: int, pairs: int) -> float:
         """An arctangent and a root."""
@@ -125,14 +137,21 @@ class ReluRidge(eqx.Module):
 
     def __call__(self, Q: Gram, M: Cross, a: Layer, student: float) -> Numbers:
         """V (p, p)."""
-        C, weights, p = self.target.covariance(Q, M), self.target.signed_weights(student, a), a.shape[0]
+        C, weights, p = (
+            self.target.covariance(Q, M),
+            self.target.signed_weights(student, a),
+            a.shape[0],
+        )
         if (self.left, self.right) == (0.0, 1.0):
             return four_point(C, weights, p, self.order)
         # σ = r σ₊(λ) − l σ₊(−λ) and σ' = r H(λ) + l H(−λ)
         both = (
-            jnp.eye(len(C))[np.r_[:p, :p, p : len(C)]] * np.where(np.arange(p + len(C)) // p == 1, -1.0, 1.0)[:, None]
+            jnp.eye(len(C))[np.r_[:p, :p, p : len(C)]]
+            * np.where(np.arange(p + len(C)) // p == 1, -1.0, 1.0)[:, None]
         )
-        halves = jnp.concatenate([self.right * weights[:p], -self.left * weights[:p], weights[p:]])
+        halves = jnp.concatenate(
+            [self.right * weights[:p], -self.left * weights[:p], weights[p:]]
+        )
         V = four_point(both @ C @ both.T, halves, 2 * p, self.order).reshape(2, p, 2, p)
         slopes = jnp.asarray([self.right, self.left])
         return jnp.einsum("s,sjtl,t->jl", slopes, V, slopes)
@@ -141,10 +160,14 @@ class ReluRidge(eqx.Module):
         """Terms of one evaluation."""
         students = p * (1 if self.left == 0 and self.right == 1 else 2)
         n = students + len(self.target.c)
-        return math.comb(n, 4) * (self.order + 4) * WORK_PER_SET + 30.0 * students * n**2
+        return (
+            math.comb(n, 4) * (self.order + 4) * WORK_PER_SET + 30.0 * students * n**2
+        )
 
 
-PAIRS = np.array(list(itertools.combinations(range(4), 2)))  # of four fields; the other two are PAIRS[::-1]
+PAIRS = np.array(
+    list(itertools.combinations(range(4), 2))
+)  # of four fields; the other two are PAIRS[::-1]
 
 
 def given_zero(R: Real, s: Numbers | float) -> tuple[Numbers, Numbers]:
@@ -162,13 +185,21 @@ def given_zero(R: Real, s: Numbers | float) -> tuple[Numbers, Numbers]:
 
     xy, xm, xn = gap(x, y), gap(x, m), gap(x, n)
     determinant = xy * (2 - xy)
-    to_m, to_n = xy + xm - gap(y, m) - xy * xm, xy + xn - gap(y, n) - xy * xn  # r_ym − r_xy r_xm
-    vm, vn = determinant * xm * (2 - xm) - to_m**2, determinant * xn * (2 - xn) - to_n**2
+    to_m, to_n = (
+        xy + xm - gap(y, m) - xy * xm,
+        xy + xn - gap(y, n) - xy * xn,
+    )  # r_ym − r_xy r_xm
+    vm, vn = (
+        determinant * xm * (2 - xm) - to_m**2,
+        determinant * xn * (2 - xn) - to_n**2,
+    )
     c = determinant * (xm + xn - gap(m, n) - xm * xn) - to_m * to_n
     spread = jnp.minimum(vm, vn) > 1e-30
     vm, vn = jnp.where(spread, vm, 1.0), jnp.where(spread, vn, 1.0)
     rho = jnp.where(spread, c * jax.lax.rsqrt(vm) * jax.lax.rsqrt(vn), 0.0)
-    return 0.25 + sign[x, m] * sign[x, n] * arcsine(jnp.clip(rho, -1.0, 1.0)) / TWO_PI, determinant
+    return 0.25 + sign[x, m] * sign[x, n] * arcsine(
+        jnp.clip(rho, -1.0, 1.0)
+    ) / TWO_PI, determinant
 
 
 def orthant(R: Real, order: int) -> Numbers:
@@ -179,7 +210,9 @@ def orthant(R: Real, order: int) -> Numbers:
     u, weight = legendre(order)
     s, dt = (1 - u) ** 4, 4 * (1 - u) ** 3 * weight
     chance, determinant = given_zero(R[..., None], s)
-    density = R[PAIRS[:, 0], PAIRS[:, 1]][..., None] * jax.lax.rsqrt(determinant) / TWO_PI
+    density = (
+        R[PAIRS[:, 0], PAIRS[:, 1]][..., None] * jax.lax.rsqrt(determinant) / TWO_PI
+    )
     return 1 / 16 + ((density * chance) @ dt).sum(0)
 
 
@@ -212,10 +245,17 @@ def _of_three(R: Real, p: int) -> tuple[Numbers, Numbers]:
     x, y, z = i[:p, None, None], i[None, :, None], i[None, None, :]
     xy, xz, yz = R[x, y], R[x, z], R[y, z]
     P3, pair = orthant_of_three(xy, xz, yz), RectifierForms().pair(1.0, R, 1.0).ff
-    edges = [jax.lax.rsqrt(jnp.maximum(1 - r**2, 1e-14)) / (2 * TWO_PI) for r in (xy, xz, yz)]
+    edges = [
+        jax.lax.rsqrt(jnp.maximum(1 - r**2, 1e-14)) / (2 * TWO_PI) for r in (xy, xz, yz)
+    ]
     values = yz * P3 + sum(
         _boundary(*c, r) * F
-        for c, r, F in zip(((xy, 1.0, xz, yz), (xy, yz, xz, 1.0), (1.0, yz, yz, 1.0)), (xy, xz, yz), edges, strict=True)
+        for c, r, F in zip(
+            ((xy, 1.0, xz, yz), (xy, yz, xz, 1.0), (1.0, yz, yz, 1.0)),
+            (xy, xz, yz),
+            edges,
+            strict=True,
+        )
     )
     sine, theta = _angles(1.0, R, 1.0)
     square = (math.pi - theta + sine * R) / TWO_PI  # E[H_x σ_y²]
@@ -223,7 +263,12 @@ def _of_three(R: Real, p: int) -> tuple[Numbers, Numbers]:
     values = jnp.where((x == y) | (x == z), pair[y, z], values)
     both = P3 + sum(
         _boundary(*c, r) * F
-        for c, r, F in zip(((xz, yz, xz, yz), (xz, 1.0, xz, 1.0), (yz, 1.0, yz, 1.0)), (xy, xz, yz), edges, strict=True)
+        for c, r, F in zip(
+            ((xz, yz, xz, yz), (xz, 1.0, xz, 1.0), (yz, 1.0, yz, 1.0)),
+            (xy, xz, yz),
+            edges,
+            strict=True,
+        )
     )
     both = jnp.where(x == y, square[:p][:, None, :], both)
     both = jnp.where(x == z, square[y, x], jnp.where(y == z, square[x, y], both))
@@ -243,18 +288,33 @@ def four_point(C: Numbers, weights: Numbers, p: int, order: int) -> Numbers:
     single, double = _of_three(R, p)
     V = jnp.diag(jnp.einsum("q,s,jqs->j", v, v, single))
     # one field carries both rectifiers, or a Heaviside and a rectifier: H_j σ_j = σ_j
-    own = v[:p, None] * jnp.einsum("s,ljs->jl", v, single[:, :p])  # Σ_s v_j v_s E[H_l σ_j σ_s]
+    own = v[:p, None] * jnp.einsum(
+        "s,ljs->jl", v, single[:, :p]
+    )  # Σ_s v_j v_s E[H_l σ_j σ_s]
     pairs = v[:p, None] * v[:p] * RectifierForms().pair(1.0, R[:p, :p], 1.0).ff
     squares = jnp.einsum("q,jlq->jl", v**2, double)
-    ends = v[:p] ** 2 * jnp.diagonal(single[:, :p, :p], axis1=1, axis2=2)  # v_l² E[H_j σ_l²]
+    ends = v[:p] ** 2 * jnp.diagonal(
+        single[:, :p, :p], axis1=1, axis2=2
+    )  # v_l² E[H_j σ_l²]
     rest = squares + 2 * (own + own.T) - 2 * (ends + ends.T) - 2 * pairs
-    sets = np.array([s for s in itertools.combinations(range(n), 4) if s[1] < p], dtype=np.int32).reshape(-1, 4).T
+    sets = (
+        np.array(
+            [s for s in itertools.combinations(range(n), 4) if s[1] < p], dtype=np.int32
+        )
+        .reshape(-1, 4)
+        .T
+    )
     if sets.shape[1]:
         size = max(1, min(sets.shape[1], BLOCK // (6 * order)))
         count = -(-sets.shape[1] // size)
-        filled = np.concatenate([sets, np.repeat(sets[:, :1], count * size - sets.shape[1], axis=1)], axis=1)
+        filled = np.concatenate(
+            [sets, np.repeat(sets[:, :1], count * size - sets.shape[1], axis=1)], axis=1
+        )
         used = np.arange(count * size) < sets.shape[1]
-        blocks = (jnp.asarray(filled.reshape(4, count, size).swapaxes(0, 1)), jnp.asarray(used.reshape(count, size)))
+        blocks = (
+            jnp.asarray(filled.reshape(4, count, size).swapaxes(0, 1)),
+            jnp.asarray(used.reshape(count, size)),
+        )
 
         def add(total: jax.Array, block: Tree) -> tuple[jax.Array, None]:
             S, used = block

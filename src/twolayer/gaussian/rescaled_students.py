@@ -55,7 +55,12 @@ class AdaptedEngine(Engine):
         psi, phi, chi, second, risk = self.inner(Q, M, s * a, noise)
         if q:
             other = self.inner(Q, M, -s * a, noise)
-            pairs = ((psi, other.psi), (phi, other.phi), (chi, other.chi), (risk, other.excess_risk))
+            pairs = (
+                (psi, other.psi),
+                (phi, other.phi),
+                (chi, other.chi),
+                (risk, other.excess_risk),
+            )
             psi, phi, chi, risk = ((1 - q) * x + q * y for x, y in pairs)
             second = (1 - q) * second - q * other.second
             risk = jnp.maximum(risk - 2 * q * (1 - q) * self.square, 0.0)

@@ -33,7 +33,11 @@ def _batch(engine: Engine, points: Tree) -> Numbers:
 
 def _filled(x: np.ndarray, size: int) -> np.ndarray:
     """Whole batches only, the last point repeated: one compiled shape for all counts."""
-    return x if len(x) == size else np.concatenate([x, np.repeat(x[-1:], size - len(x), axis=0)])
+    return (
+        x
+        if len(x) == size
+        else np.concatenate([x, np.repeat(x[-1:], size - len(x), axis=0)])
+    )
 
 
 @float64
@@ -54,7 +58,11 @@ def irreducible(problem: Problem) -> float:
 
 @float64
 def excess_risks(
-    problem: Problem, Q: np.ndarray, M: np.ndarray, a: np.ndarray, affordable: int | None = None
+    problem: Problem,
+    Q: np.ndarray,
+    M: np.ndarray,
+    a: np.ndarray,
+    affordable: int | None = None,
 ) -> tuple[np.ndarray, str]:
     """Excess risk at every point of arrays with common leading axes, and the rule used.
 
@@ -75,11 +83,24 @@ def excess_risks(
     count = int(np.prod(lead))
     engine = select(problem, "squared").engine
     if engine.risk_work(p) * (affordable or count) > BUDGET:
-        engine = select(problem, "squared", engine="sobol", log2_points=COARSE_POINTS).engine
+        engine = select(
+            problem, "squared", engine="sobol", log2_points=COARSE_POINTS
+        ).engine
     flat = [x.reshape(count, *x.shape[len(lead) :]) for x in (Q, M, a)]
-    most, terms = (4096, 2**21) if jax.default_backend() == "cpu" else (2**20, 2**25)  # every call costs a transfer
+    most, terms = (
+        (4096, 2**21) if jax.default_backend() == "cpu" else (2**20, 2**25)
+    )  # every call costs a transfer
     work = max(min(engine.risk_work(p), terms), p * p)
-    least = 256 if work * 256 < CHEAP else 1  # so that a few points and a trajectory are one compiled shape
-    size = int(np.clip(terms // work, 1, min(most, max(least, 2 ** count.bit_length()))))
-    parts = [_batch(engine, tuple(_filled(x[i : i + size], size) for x in flat)) for i in range(0, count, size)]
-    return np.concatenate([np.asarray(x) for x in parts])[:count].reshape(lead), engine.label.split(";")[0]
+    least = (
+        256 if work * 256 < CHEAP else 1
+    )  # so that a few points and a trajectory are one compiled shape
+    size = int(
+        np.clip(terms // work, 1, min(most, max(least, 2 ** count.bit_length())))
+    )
+    parts = [
+        _batch(engine, tuple(_filled(x[i : i + size], size) for x in flat))
+        for i in range(0, count, size)
+    ]
+    return np.concatenate([np.asarray(x) for x in parts])[:count].reshape(
+        lead
+    ), engine.label.split(";")[0]

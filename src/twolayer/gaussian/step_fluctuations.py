@@ -37,7 +37,9 @@ class OwnCovariance(NamedTuple):
 class StepNodes(SampleNodes):
     """The nodes of a task, and what a step makes of their samples."""
 
-    tangent: bool = eqx.field(static=True)  # whether gradients lose their component along their own row
+    tangent: bool = eqx.field(
+        static=True
+    )  # whether gradients lose their component along their own row
 
     @classmethod
     def of(cls, problem: Problem, algorithm: SGD) -> StepNodes:
@@ -51,24 +53,42 @@ class StepNodes(SampleNodes):
         total = (at.weights[:, None] * inside[:, None] * at.g).T @ at.g
         if self.tangent:
             norm = jnp.diagonal(y.Q)
-            square = (at.weights[:, None] * at.g * at.student**2 / norm).T @ at.g  # E[g_j λ_j² g_l]/Q_jj
+            square = (
+                at.weights[:, None] * at.g * at.student**2 / norm
+            ).T @ at.g  # E[g_j λ_j² g_l]/Q_jj
             along = at.g * at.student / norm
-            total = total - square - square.T + (at.weights[:, None] * along).T @ along * y.Q
+            total = (
+                total
+                - square
+                - square.T
+                + (at.weights[:, None] * along).T @ along * y.Q
+            )
         return total
 
     def _normal(self, y: Overlap, at: Visited) -> Numbers:
         """g_j λ_j/Q_jj where it is removed, else zero."""
         return at.g * at.student / jnp.diagonal(y.Q) * self.tangent
 
-    def _features(self, y: Overlap, at: Visited, rho: Numbers, own: Number, ratio: Number) -> tuple[Numbers, Numbers]:
+    def _features(
+        self, y: Overlap, at: Visited, rho: Numbers, own: Number, ratio: Number
+    ) -> tuple[Numbers, Numbers]:
         """X_M (n, p, k) and X_Q (n, p, p); ``own`` is W·(mean new rows)ᵀ and ``ratio`` is η d/n_b."""
         normal = self._normal(y, at)
         star = at.g[:, :, None] * at.target[:, None, :] - normal[:, :, None] * y.M
         mixed = at.g[:, :, None] * rho[:, None, :] - normal[:, :, None] * own
-        return star, mixed + mixed.swapaxes(1, 2) + ratio * at.g[:, :, None] * at.g[:, None, :]
+        return star, mixed + mixed.swapaxes(1, 2) + ratio * at.g[:, :, None] * at.g[
+            :, None, :
+        ]
 
     def own_covariance(
-        self, y: Overlap, at: Visited, rho: Numbers, own: Number, ratio: Number, chi: Numbers, gamma: Number
+        self,
+        y: Overlap,
+        at: Visited,
+        rho: Numbers,
+        own: Number,
+        ratio: Number,
+        chi: Numbers,
+        gamma: Number,
     ) -> OwnCovariance:
         """Covariances with the norms in units of η²/n_b. Cost O(nodes · p (p + k))."""
         w = at.weights
@@ -78,12 +98,21 @@ class StepNodes(SampleNodes):
         c, g = jnp.diagonal(chi), jnp.diagonal(gamma)
         return OwnCovariance(
             jnp.einsum("nj,njr->jr", centred, star),
-            jnp.einsum("nj,njl->jl", centred, square) + 2 * (c[:, None] * gamma + chi * g[:, None]),
+            jnp.einsum("nj,njl->jl", centred, square)
+            + 2 * (c[:, None] * gamma + chi * g[:, None]),
             (centred.T @ norms) + 4 * chi * gamma,
         )
 
     def covariance(
-        self, trained: bool, y: Overlap, at: Visited, rho: Real, own: Real, ratio: Real, chi: Real, gamma: Real
+        self,
+        trained: bool,
+        y: Overlap,
+        at: Visited,
+        rho: Real,
+        own: Real,
+        ratio: Real,
+        chi: Real,
+        gamma: Real,
     ) -> Real:
         """Cov of the packed (M, Q, a) in units of η²/n_b. Cost O(nodes · F²), F = p k + p (p + 1)/2 + p."""
         star, square = self._features(y, at, rho, own, ratio)
@@ -91,6 +120,8 @@ class StepNodes(SampleNodes):
         total = jnp.asarray(covariance(at.weights, X))
         j, l = np.triu_indices(len(chi))
         ends = ((j, l), (l, j))
-        wishart = sum(chi[np.ix_(a, c)] * gamma[np.ix_(b, d)] for a, b in ends for c, d in ends)
+        wishart = sum(
+            chi[np.ix_(a, c)] * gamma[np.ix_(b, d)] for a, b in ends for c, d in ends
+        )
         first = star.shape[1] * star.shape[2]
         return total.at[first : first + len(j), first : first + len(j)].add(wishart)

@@ -19,7 +19,15 @@ from twolayer.gaussian.nodes import NodeRule, target_frame
 from twolayer.gaussian.two_point import Forms, Pair
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers
 
-__all__ = ["Linear", "NodeTarget", "RidgeTarget", "TargetRows", "ridge_target", "student_rows", "student_terms"]
+__all__ = [
+    "Linear",
+    "NodeTarget",
+    "RidgeTarget",
+    "TargetRows",
+    "ridge_target",
+    "student_rows",
+    "student_terms",
+]
 
 
 class Linear(NamedTuple):
@@ -36,7 +44,9 @@ def student_terms(forms: Forms, Q: Gram, M: Cross, a: Layer) -> tuple[Linear, Pa
     variance, weight = jnp.diagonal(Q), a / a.shape[0]
     pair = forms.pair(variance[:, None], Q, variance[None, :])
     K, D = pair.dd * weight, (pair.hd * weight).sum(1)[:, None]
-    return Linear(K @ M + D * M, K @ Q + D * Q, pair.ff @ weight, weight @ pair.ff @ weight), pair
+    return Linear(
+        K @ M + D * M, K @ Q + D * Q, pair.ff @ weight, weight @ pair.ff @ weight
+    ), pair
 
 
 class TargetRows(NamedTuple):
@@ -51,7 +61,11 @@ def student_rows(forms: Forms, Q: Gram, M: Cross, a: Layer) -> TargetRows:
     """X = f: all pairs of student neurons."""
     variance, weight = jnp.diagonal(Q), a / a.shape[0]
     pair = forms.pair(variance[:, None], Q, variance[None, :])
-    return TargetRows(pair.dd * weight + jnp.diag(pair.hd @ weight), jnp.zeros_like(M), pair.ff @ weight)
+    return TargetRows(
+        pair.dd * weight + jnp.diag(pair.hd @ weight),
+        jnp.zeros_like(M),
+        pair.ff @ weight,
+    )
 
 
 class RidgeTarget(eqx.Module):
@@ -77,7 +91,10 @@ class RidgeTarget(eqx.Module):
     @property
     def closed(self) -> bool:
         """Whether student and teacher have closed pair averages together."""
-        return forms_of(self.activation, self.order).pair_with(self.ridge_forms) is not None
+        return (
+            forms_of(self.activation, self.order).pair_with(self.ridge_forms)
+            is not None
+        )
 
     def pair(self, c11: Number, c12: Number, c22: Number) -> Pair:
         """Averages at a student field and a ridge."""
@@ -90,7 +107,9 @@ class RidgeTarget(eqx.Module):
     def work(self, p: int) -> float:
         """Terms of one evaluation of the pairs."""
         ridges = len(self.c)
-        return pair_work(self.activation, self.ridge, self.order, p + ridges, p * ridges)
+        return pair_work(
+            self.activation, self.ridge, self.order, p + ridges, p * ridges
+        )
 
     def covariance(self, Q: Gram, M: Cross) -> Numbers:
         """Covariance of the student and target fields (λ, t)."""
@@ -103,19 +122,30 @@ class RidgeTarget(eqx.Module):
         variance = jnp.diagonal(gram)
         pair = self.pair(jnp.diagonal(Q)[:, None], cross, variance[None, :])
         K, D = pair.dd * self.c, (pair.hd * self.c).sum(1)[:, None]
-        return Linear(K @ (self.V @ self.P) + D * M, K @ cross.T + D * Q, pair.ff @ self.c, self.square())
+        return Linear(
+            K @ (self.V @ self.P) + D * M,
+            K @ cross.T + D * Q,
+            pair.ff @ self.c,
+            self.square(),
+        )
 
     def square(self) -> Numbers:
         """E[h²]."""
         gram = jnp.asarray(self.V @ self.P @ self.V.T)
         variance = jnp.diagonal(gram)
-        return self.c @ self.ridge_forms.pair(variance[:, None], gram, variance[None, :]).ff @ self.c
+        return (
+            self.c
+            @ self.ridge_forms.pair(variance[:, None], gram, variance[None, :]).ff
+            @ self.c
+        )
 
     def rows(self, Q: Gram, M: Cross) -> TargetRows:
         """X = h, as a combination of the rows."""
         variance = jnp.diagonal(self.V @ self.P @ self.V.T)
         pair = self.pair(jnp.diagonal(Q)[:, None], M @ self.V.T, variance[None, :])
-        return TargetRows(jnp.diag(pair.hd @ self.c), (pair.dd * self.c) @ self.V, pair.ff @ self.c)
+        return TargetRows(
+            jnp.diag(pair.hd @ self.c), (pair.dd * self.c) @ self.V, pair.ff @ self.c
+        )
 
 
 class NodeTarget(eqx.Module):
@@ -133,7 +163,15 @@ class NodeTarget(eqx.Module):
     @classmethod
     def build(cls, forms: Forms, rule: NodeRule, P: np.ndarray) -> NodeTarget:
         """From a rule for the same P."""
-        return cls(forms, rule.label, rule.sampled, rule.points, rule.weights, rule.values, *target_frame(P))
+        return cls(
+            forms,
+            rule.label,
+            rule.sampled,
+            rule.points,
+            rule.weights,
+            rule.values,
+            *target_frame(P),
+        )
 
     def work(self, p: int) -> float:
         """Terms of one evaluation."""
@@ -148,7 +186,11 @@ class NodeTarget(eqx.Module):
         """Weighted h σ'_j at the nodes (N, p), E[h σ''_j] (p,) and E[h σ_j] (p,)."""
         single = self.forms.single(mean, jnp.diagonal(perp))
         weighted = self.weights * self.h
-        return weighted[:, None] * single.slope, weighted @ single.bend, weighted @ single.value
+        return (
+            weighted[:, None] * single.slope,
+            weighted @ single.bend,
+            weighted @ single.value,
+        )
 
     def terms(self, Q: Gram, M: Cross) -> Linear:
         """X = h. Cost O(nodes · p) one-field averages."""
@@ -168,7 +210,9 @@ class NodeTarget(eqx.Module):
         return TargetRows(jnp.diag(curvature), inside @ self.inverse, value)
 
 
-def ridge_target(target: Target, activation: Activation, P: np.ndarray, order: int) -> RidgeTarget | None:
+def ridge_target(
+    target: Target, activation: Activation, P: np.ndarray, order: int
+) -> RidgeTarget | None:
     """The ridge form of a target next to a student activation, or None."""
     ridge = target.ridge
     if ridge is None:

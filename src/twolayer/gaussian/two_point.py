@@ -28,14 +28,29 @@ import numpy as np
 
 from twolayer.functions.activation import Activation
 from twolayer.functions.hermite import hermite_table
-from twolayer.gaussian.quadrature import blurred_crossings, crossing, even_rule, panel_rule
+from twolayer.gaussian.quadrature import (
+    blurred_crossings,
+    crossing,
+    even_rule,
+    panel_rule,
+)
 from twolayer.numerics.special import root
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Tree
 
 if TYPE_CHECKING:
     from twolayer.gaussian.targets import NodeTarget, RidgeTarget
 
-__all__ = ["Forms", "Ladder", "NumericForms", "Pair", "PairOf", "Single", "cross_pair", "mehler_pair", "orthonormal"]
+__all__ = [
+    "Forms",
+    "Ladder",
+    "NumericForms",
+    "Pair",
+    "PairOf",
+    "Single",
+    "cross_pair",
+    "mehler_pair",
+    "orthonormal",
+]
 
 TINY = 1e-12  # added to variances, so that derivatives with respect to a vanishing one are those of the limit
 NODES_PER_ORDER = 3  # of equidistant nodes, where panels have so many as order says
@@ -109,7 +124,9 @@ class Forms(abc.ABC):
         assert same is not None
         return same(c11, c12, c22)
 
-    def ridge_variance(self, target: RidgeTarget, p: int, order: int) -> SecondOrder | None:
+    def ridge_variance(
+        self, target: RidgeTarget, p: int, order: int
+    ) -> SecondOrder | None:
         """The closed second-order part E[σ'_j σ'_l (h − s f)²] against a sum of ridges (targets.py), or None."""
         return None
 
@@ -135,7 +152,9 @@ class NumericForms(Forms):
     name: str = "quadrature"
     closed = False
 
-    def _rule(self, mean: Real, width: Real, count: float | None = None) -> tuple[Any, Numbers, Numbers]:
+    def _rule(
+        self, mean: Real, width: Real, count: float | None = None
+    ) -> tuple[Any, Numbers, Numbers]:
         """Nodes x, weights, and fields mean + width·x, with panels that end at the kinks."""
         count = int(count or NODES_PER_ORDER * self.order)
         x: Numbers
@@ -152,15 +171,23 @@ class NumericForms(Forms):
         width = jnp.sqrt(jnp.where(variance > -TINY, variance, 0.0) + 2 * TINY)
         x, w, u = self._rule(mean, width)
         slope = self.activation.slope(u)
-        return Single((w * self.activation(u)).sum(-1), (w * slope).sum(-1), (w * x * slope).sum(-1) / width)
+        return Single(
+            (w * self.activation(u)).sum(-1),
+            (w * slope).sum(-1),
+            (w * x * slope).sum(-1) / width,
+        )
 
     def ladder(self, mean: Number, width: Number, orders: int) -> Ladder:
         """Hermite coefficients at one field."""
         mean, width = jnp.broadcast_arrays(mean, width)
-        x, w, u = self._rule(mean, width, max(NODES_PER_ORDER * self.order, NODES_PER_TERM * orders))
+        x, w, u = self._rule(
+            mean, width, max(NODES_PER_ORDER * self.order, NODES_PER_TERM * orders)
+        )
         value, slope = (w * self.activation(u)).sum(-1), w * self.activation.slope(u)
         if x.ndim == 1:  # the same nodes for all fields
-            return Ladder(value, jnp.einsum("...m,nm->n...", slope, hermite_table(orders - 1, x)))
+            return Ladder(
+                value, jnp.einsum("...m,nm->n...", slope, hermite_table(orders - 1, x))
+            )
         return Ladder(value, (slope * orthonormal(x, orders)).sum(-1))
 
     def pair_with(self, other: Forms) -> None:
@@ -169,7 +196,9 @@ class NumericForms(Forms):
     def pair(self, c11: Number, c12: Number, c22: Number) -> Pair:
         """Mehler's sum where the activation is smooth, else panels."""
         if self.activation.kinks:
-            return cross_pair(self.activation, self.activation, self.order, c11, c12, c22)
+            return cross_pair(
+                self.activation, self.activation, self.order, c11, c12, c22
+            )
         return mehler_pair(self, self, self.order, c11, c12, c22)
 
     def pair_work(self, fields: int, pairs: int) -> float:
@@ -198,18 +227,25 @@ def orthonormal(x: Real, count: int, scale: Number = 1.0) -> Tree:
         for n in range(count - 1):
             found.append(step((found[-2], found[-1]), float(n))[1])
         return jnp.stack(found[1:])
-    _, rest = jax.lax.scan(step, (jnp.zeros_like(x), first), jnp.arange(count - 1, dtype=x.dtype))
+    _, rest = jax.lax.scan(
+        step, (jnp.zeros_like(x), first), jnp.arange(count - 1, dtype=x.dtype)
+    )
     return jnp.concatenate([first[None], rest])
 
 
-def mehler_pair(f: Forms, g: Forms, order: int, c11: Number, c12: Number, c22: Number) -> Pair:
+def mehler_pair(
+    f: Forms, g: Forms, order: int, c11: Number, c12: Number, c22: Number
+) -> Pair:
     """E[f g], E[f' g'], E[f'' g] from the Hermite coefficients of each. Cost O(terms) per pair and O(terms²) per field.
 
     The three covariances broadcast; coefficients are computed in the shapes of c11 and c22 alone.
     """
     terms = TERMS_PER_ORDER * order
     width, other = root(jnp.asarray(c11, float)), root(jnp.asarray(c22, float))
-    left, right = f.ladder(jnp.zeros_like(width), width, terms), g.ladder(jnp.zeros_like(other), other, terms)
+    left, right = (
+        f.ladder(jnp.zeros_like(width), width, terms),
+        g.ladder(jnp.zeros_like(other), other, terms),
+    )
     moves = (width > 0) & (other > 0)
     rho = jnp.where(moves, c12, 0.0) / jnp.where(moves, width * other, 1.0)
     # the sums over n by Horner's rule
@@ -221,7 +257,11 @@ def mehler_pair(f: Forms, g: Forms, order: int, c11: Number, c12: Number, c22: N
     def step(sums: Pair, term: Tree) -> tuple[Pair, None]:
         n, a, b, c, d, lift = term
         product = a * b
-        return Pair(sums.ff * rho + product / (n + 1), sums.dd * rho + product, sums.hd * rho + lift * c * d), None
+        return Pair(
+            sums.ff * rho + product / (n + 1),
+            sums.dd * rho + product,
+            sums.hd * rho + lift * c * d,
+        ), None
 
     empty = jnp.zeros(jnp.broadcast_shapes(rho.shape, width.shape, other.shape))
     columns = (n, left.slopes, right.slopes, up, down, lift)
@@ -230,7 +270,9 @@ def mehler_pair(f: Forms, g: Forms, order: int, c11: Number, c12: Number, c22: N
     return Pair(left.value * right.value + c12 * sums.ff, sums.dd, bend)
 
 
-def cross_pair(f: Activation, g: Activation, order: int, c11: Number, c12: Number, c22: Number) -> Pair:
+def cross_pair(
+    f: Activation, g: Activation, order: int, c11: Number, c12: Number, c22: Number
+) -> Pair:
     """E[f g], E[f' g'], E[f'' g] for two activations by iterated quadrature, field by field.
 
     With x = √c11 ξ1 and y = r ξ1 + s ξ2: E[f' g'] = E[f' ξ2 g]/s and E[f'' g] from E[f' ξ1 g].
@@ -248,14 +290,20 @@ def cross_pair(f: Activation, g: Activation, order: int, c11: Number, c12: Numbe
             outer += blurred_crossings(k, 0.0, r, s)
         x1, w1 = panel_rule(jnp.stack(outer) if outer else jnp.zeros(0), order)
         inner = [crossing(k, r * x1, s) for k in g.kinks]
-        x2, w2 = panel_rule(jnp.stack(inner, -1) if inner else jnp.zeros((x1.shape[0], 0)), order)
+        x2, w2 = panel_rule(
+            jnp.stack(inner, -1) if inner else jnp.zeros((x1.shape[0], 0)), order
+        )
         y = r * x1[:, None] + s * x2
         gy = g(y)
         mean, moment = (w2 * gy).sum(-1), (w2 * x2 * gy).sum(-1)
         value, slope = f(width * x1), f.slope(width * x1)
         # where y is a multiple of x the weak derivative of g is its slope at that point
         degenerate = s < 1e-6 * jnp.sqrt(c22)
-        weak = jnp.where(degenerate, (w2 * g.slope(y)).sum(-1), moment / jnp.where(degenerate, 1.0, s))
+        weak = jnp.where(
+            degenerate,
+            (w2 * g.slope(y)).sum(-1),
+            moment / jnp.where(degenerate, 1.0, s),
+        )
         dd = (w1 * slope * weak).sum()
         hd = ((w1 * slope * x1 * mean).sum() - r * dd) / width
         return Pair((w1 * value * mean).sum(), dd, hd)

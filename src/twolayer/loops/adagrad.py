@@ -51,7 +51,9 @@ class AdaptiveMotion(PacedMotion):
 
     def equation(self) -> Equation:
         """The field at the present accuracy."""
-        return AdaptiveEquation(self.inner.equation(), jnp.asarray(self.b), jnp.asarray(self.pace))
+        return AdaptiveEquation(
+            self.inner.equation(), jnp.asarray(self.b), jnp.asarray(self.pace)
+        )
 
     def seen(self, states: Carried) -> Snapshot | Measure:
         """The overlaps at save points; rates are put aside."""

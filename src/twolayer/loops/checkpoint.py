@@ -35,7 +35,9 @@ class Checkpoint:
 
     def __init__(self, path: Path, key: str, every: float = EVERY) -> None:
         if path.suffix != ".npz":
-            raise InputError(f"Argument `checkpoint` must end in .npz, but got {short(str(path), 200)}.")
+            raise InputError(
+                f"Argument `checkpoint` must end in .npz, but got {short(str(path), 200)}."
+            )
         check_writable(path, "Argument `checkpoint`")
         self.path, self.key, self.every = path, key, every
         self._written = wall.monotonic()
@@ -47,11 +49,21 @@ class Checkpoint:
         what = f"The checkpoint {short(str(self.path), 200)}"
         first = evolution.initial()
         leaves, structure = jax.tree.flatten(first)
-        with reading(what), self.path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            check_size(what, sum(item.file_size for item in file.zip.infolist()), self.path.stat().st_size)
+        with (
+            reading(what),
+            self.path.open("rb") as raw,
+            np.load(raw, allow_pickle=False) as file,
+        ):
+            check_size(
+                what,
+                sum(item.file_size for item in file.zip.infolist()),
+                self.path.stat().st_size,
+            )
             check_format(what, str(file["format"]), FORMAT)
             if str(file["key"]) != self.key:
-                raise InputError(f"{what} belongs to another run, or other versions: remove it, or give another name.")
+                raise InputError(
+                    f"{what} belongs to another run, or other versions: remove it, or give another name."
+                )
             own = [_like(leaf, file[f"state{i}"]) for i, leaf in enumerate(leaves)]
             shown = evolution.snapshot(first)
             seen = type(shown)(*(file.get(name) for name in shown._fields))
@@ -61,9 +73,15 @@ class Checkpoint:
         """Keep where the run stands, unless that was done a moment ago."""
         if wall.monotonic() - self._written < self.every:
             return
-        arrays = {f"state{i}": np.asarray(x) for i, x in enumerate(jax.tree.leaves(point.state))}
+        arrays = {
+            f"state{i}": np.asarray(x)
+            for i, x in enumerate(jax.tree.leaves(point.state))
+        }
         arrays |= {name: x for name, x in point.seen._asdict().items() if x is not None}
-        arrays |= {name: np.asarray(x) for name, x in (("format", FORMAT), ("key", self.key), ("at", point.at))}
+        arrays |= {
+            name: np.asarray(x)
+            for name, x in (("format", FORMAT), ("key", self.key), ("at", point.at))
+        }
 
         def put(path: Path) -> None:
             with path.open("wb") as file:

@@ -32,7 +32,9 @@ class StartAgain(Exception):
 
 def settled(arrays: Tree) -> Tree:
     """The same arrays once they are computed; meanwhile Ctrl-C is heard."""
-    waiting: list[Any] = [x for x in jax.tree.leaves(arrays) if isinstance(x, jax.Array)]
+    waiting: list[Any] = [
+        x for x in jax.tree.leaves(arrays) if isinstance(x, jax.Array)
+    ]
     pause = 1e-4
     while not all(x.is_ready() for x in waiting):
         wall.sleep(pause)
@@ -85,11 +87,20 @@ class Keeper(Protocol):
 
 def joined(parts: list[Any]) -> Any:
     """What was seen one after the other, as one snapshot."""
-    return type(parts[0])(*(None if x[0] is None else np.concatenate(x, axis=1) for x in zip(*parts, strict=True)))
+    return type(parts[0])(
+        *(
+            None if x[0] is None else np.concatenate(x, axis=1)
+            for x in zip(*parts, strict=True)
+        )
+    )
 
 
 def follow(
-    prepare: Callable[[], Evolution], points: np.ndarray, label: str, monitor: Monitor, keeper: Keeper | None = None
+    prepare: Callable[[], Evolution],
+    points: np.ndarray,
+    label: str,
+    monitor: Monitor,
+    keeper: Keeper | None = None,
 ) -> Record:
     """Prepare an evolution and run it over its save points, from where a keeper has left it."""
     interrupted = False
@@ -129,4 +140,6 @@ def follow(
     if keeper is not None and not interrupted:
         keeper.close()
     more = ({}, {}) if interrupted else (evolution.notes(), evolution.extras())
-    return Record(joined(parts), outcome, stop, interrupted, *more, evolution.left(state))
+    return Record(
+        joined(parts), outcome, stop, interrupted, *more, evolution.left(state)
+    )

@@ -22,10 +22,22 @@ from twolayer.gaussian.engines import Engine, select
 from twolayer.gaussian.single_samples import LOG2_POINTS
 from twolayer.gaussian.step_fluctuations import StepNodes
 from twolayer.loops.host_loop import settled
-from twolayer.loops.refined_averages import AveragedMotion, Averaging, Precision, averaged
+from twolayer.loops.refined_averages import (
+    AveragedMotion,
+    Averaging,
+    Precision,
+    averaged,
+)
 from twolayer.loops.runge_kutta import Control, Equation
 from twolayer.loops.stopping import Lane, Watch, accept, watched_value
-from twolayer.loops.windows import Motion, Pace, Window, Windows, control_of, quantity_of
+from twolayer.loops.windows import (
+    Motion,
+    Pace,
+    Window,
+    Windows,
+    control_of,
+    quantity_of,
+)
 from twolayer.numerics.arguments import Notes
 from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.method import Snapshot, Task
@@ -41,7 +53,12 @@ def step_seconds(task: Task, precision: Precision, terms: Terms) -> float:
     """Seconds of one step on one core, as an order of magnitude."""
     p, k = task.problem.p, task.problem.k
     points = precision.begun(task.problem).points
-    averages = select(task.as_trained.problem, task.algorithm.mean_drive, precision.engine, log2_points=points)
+    averages = select(
+        task.as_trained.problem,
+        task.algorithm.mean_drive,
+        precision.engine,
+        log2_points=points,
+    )
     products = p * (p + k)
     work = averages.engine.work(p)
     if terms.finite or terms.ratio:
@@ -74,7 +91,9 @@ class Iterated(Equation):
 
 
 @eqx.filter_jit
-def iterate(step: Equation, quantity: str | None, control: Control, y: Rows, points: Real) -> Tree:
+def iterate(
+    step: Equation, quantity: str | None, control: Control, y: Rows, points: Real
+) -> Tree:
     """One start through the steps points[0] … points[-1] − 1, saved at all later points; vmapped over starts."""
 
     def one(y: Rows, level: Real, sign: Real) -> Tree:
@@ -83,14 +102,27 @@ def iterate(step: Equation, quantity: str | None, control: Control, y: Rows, poi
         def body(number: Number, carry: Tree) -> Tree:
             y, lane = carry
             new = step(0.0, y)
-            return accept(y, new, lane, step.size(new), step.watched(quantity, new), watch, number, True)
+            return accept(
+                y,
+                new,
+                lane,
+                step.size(new),
+                step.watched(quantity, new),
+                watch,
+                number,
+                True,
+            )
 
         def save(carry: Tree, ends: Real) -> Tree:
             carry = jax.lax.fori_loop(ends[0], ends[1], body, carry)
             return carry, carry[0]
 
-        lane = Lane(jnp.zeros((), jnp.int32), jnp.full((), jnp.nan), step.watched(quantity, y))
-        (end, lane), saved = jax.lax.scan(save, (y, lane), jnp.stack([points[:-1], points[1:]], axis=1))
+        lane = Lane(
+            jnp.zeros((), jnp.int32), jnp.full((), jnp.nan), step.watched(quantity, y)
+        )
+        (end, lane), saved = jax.lax.scan(
+            save, (y, lane), jnp.stack([points[:-1], points[1:]], axis=1)
+        )
         return saved, end, lane.stop, lane.code
 
     return jax.vmap(one)(y, control.level, control.sign)
@@ -116,12 +148,23 @@ class Iteration(Pace):
         return 0.0
 
     def window(
-        self, motion: Motion, y: Tree, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]
+        self,
+        motion: Motion,
+        y: Tree,
+        times: np.ndarray,
+        code: np.ndarray,
+        tick: Callable[[float], None],
     ) -> Window:
         """The steps of one window; of starts that have stopped they are not looked at."""
         quantity = quantity_of(motion.task)
         self._steps += int(times[-1] - times[0]) * len(code)
-        return Window(*settled(iterate(motion.equation(), quantity, self.control, y, jnp.asarray(times))))
+        return Window(
+            *settled(
+                iterate(
+                    motion.equation(), quantity, self.control, y, jnp.asarray(times)
+                )
+            )
+        )
 
     def again(self) -> None:
         """Nothing is known beyond the window."""
@@ -143,11 +186,17 @@ class MeanStepMotion(AveragedMotion):
         self.task, self.averaging = task, averaging
         self.rates, self.weights, self.form = rates, weights, form_of(algorithm)
         # the second-order terms of the ratio know no rows of the step before
-        self.terms = terms._replace(ratio=terms.ratio and self.form.normalises and not self.form.carries)
+        self.terms = terms._replace(
+            ratio=terms.ratio and self.form.normalises and not self.form.carries
+        )
         self.nodes: StepNodes | None = None
         if any(self.terms):
             self.nodes = StepNodes.of(problem, algorithm)
-        self.light = select(problem, algorithm.mean_drive, log2_points=LIGHT).engine if terms.band else None
+        self.light = (
+            select(problem, algorithm.mean_drive, log2_points=LIGHT).engine
+            if terms.band
+            else None
+        )
         self.deviations: list[Overlap] = []
         self.tempo = task.clocks.tempo
         self.blocks = blocks
@@ -158,22 +207,48 @@ class MeanStepMotion(AveragedMotion):
         rates, weights = as_data(self.rates), Weights(*map(jnp.asarray, self.weights))
         tempo = None if self.tempo is None else jax.tree.map(jnp.asarray, self.tempo)
         P, rules = self.task.problem.P, (self.nodes, self.light)
-        whole = (self.averaging.averager.engine, rates, weights, P, self.form, self.terms, *rules, tempo)
-        step = MeanStep(*whole) if self.blocks is None else BlockMeanStep(*whole, self.blocks)
-        return Iterated(step, self.averaging.watcher, jnp.asarray(self.task.problem.noise, float))
+        whole = (
+            self.averaging.averager.engine,
+            rates,
+            weights,
+            P,
+            self.form,
+            self.terms,
+            *rules,
+            tempo,
+        )
+        step = (
+            MeanStep(*whole)
+            if self.blocks is None
+            else BlockMeanStep(*whole, self.blocks)
+        )
+        return Iterated(
+            step, self.averaging.watcher, jnp.asarray(self.task.problem.noise, float)
+        )
 
     def start(self) -> Rows:
         """Rows at rest, where W_previous = W, or as an earlier stage left them; without fluctuations."""
         (Q, M, a), n, after = self.task.starts(), self.form.copies, self.task.after
         if self.blocks is not None:
-            return Rows(*self.task.block_starts(), a, None, None if self.tempo is None else Clock.zero((len(Q),)))
+            return Rows(
+                *self.task.block_starts(),
+                a,
+                None,
+                None if self.tempo is None else Clock.zero((len(Q),)),
+            )
         size = size_of(Q.shape[1], M.shape[2], self.form.trained)
         spread = np.zeros((len(Q), size, size)) if self.terms.band else None
         clock = None if self.tempo is None else Clock.zero((len(Q),))
         if after is not None and self.form.carries:
             rows: Rows = after.state
             return rows._replace(spread=spread, clock=clock)
-        return Rows(np.tile(Q, (1, n, n)), np.tile(M, (1, n, 1)), np.tile(a, (1, n)), spread, clock)
+        return Rows(
+            np.tile(Q, (1, n, n)),
+            np.tile(M, (1, n, 1)),
+            np.tile(a, (1, n)),
+            spread,
+            clock,
+        )
 
     def left(self, end: Rows) -> Rows | None:
         """The rows before the last step too, where they are carried."""
@@ -187,13 +262,18 @@ class MeanStepMotion(AveragedMotion):
         """The overlaps at save points; standard deviations are put aside."""
         if self.terms.band:
             p, k = self.task.problem.p, self.task.problem.k
-            own = np.sqrt(np.maximum(np.diagonal(states.spread, axis1=-2, axis2=-1), 0.0))
+            own = np.sqrt(
+                np.maximum(np.diagonal(states.spread, axis1=-2, axis2=-1), 0.0)
+            )
             apart: Callable[[np.ndarray], tuple[Real, ...]] = jax.vmap(
                 jax.vmap(lambda x: unpack(x, p, k, self.form.trained))
             )
             self.deviations.append(Overlap(*map(np.asarray, apart(own))))
         if self.blocks is not None:
-            return Snapshot.in_blocks(self.task.problem.inputs, *map(np.asarray, (states.gram, states.star, states.a)))
+            return Snapshot.in_blocks(
+                self.task.problem.inputs,
+                *map(np.asarray, (states.gram, states.star, states.a)),
+            )
         return Snapshot(*map(np.asarray, self.equation().step.overlaps(states)))
 
     def notes(self, pace: Pace) -> Notes:
@@ -205,7 +285,9 @@ class MeanStepMotion(AveragedMotion):
         """Standard deviations of M and Q times d^(1/2), if they were followed."""
         if not self.terms.band:
             return {}
-        Q, M, _ = (np.concatenate(x, axis=1) for x in zip(*self.deviations, strict=True))
+        Q, M, _ = (
+            np.concatenate(x, axis=1) for x in zip(*self.deviations, strict=True)
+        )
         row = ("seed", "time", "neuron")
         return {"M_band": ((*row, "direction"), M), "Q_band": ((*row, "neuron_"), Q)}
 
@@ -221,7 +303,9 @@ def mean_steps(
     """A run of the map from all starts; ``blocks`` where inputs have several."""
 
     def make(precision: Precision) -> tuple[MeanStepMotion, Pace]:
-        motion = MeanStepMotion(task, Averaging(task, precision), rates, weights, terms, blocks)
+        motion = MeanStepMotion(
+            task, Averaging(task, precision), rates, weights, terms, blocks
+        )
         return motion, Iteration(motion)
 
     return averaged(make, precision)

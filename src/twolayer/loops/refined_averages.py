@@ -30,7 +30,10 @@ from twolayer.task.problem import Problem
 
 __all__ = ["AveragedMotion", "Averaging", "Precision", "averaged", "check_precision"]
 
-FIRST, MOST = (14, 12, 10), 20  # Sobol points that a run may begin with, and never exceeds, as powers of two
+FIRST, MOST = (
+    (14, 12, 10),
+    20,
+)  # Sobol points that a run may begin with, and never exceeds, as powers of two
 TERMS_AT_FIRST = 2**21  # of the sampled part, for the choice between them
 TERMS_PER_EFFORT = 4e9  # about twenty seconds of one core
 CLOSED_RTOL = 1e-8
@@ -59,7 +62,9 @@ class Precision(NamedTuple):
         if self.points:
             return self
         p, k = problem.p, problem.k
-        cheap = (n for n in FIRST if 2**n * (8 + 4 * p + p * (p + k) / 5) <= TERMS_AT_FIRST)
+        cheap = (
+            n for n in FIRST if 2**n * (8 + 4 * p + p * (p + k) / 5) <= TERMS_AT_FIRST
+        )
         return self._replace(points=self.log2_points or next(cheap, FIRST[-1]))
 
     @property
@@ -71,7 +76,9 @@ class Precision(NamedTuple):
 def check_precision(method: Any) -> None:
     """Reject knobs ``engine``, ``accuracy``, ``effort`` and ``log2_points`` of a method that make no sense."""
     choice("engine", method.engine, ENGINES)
-    finite_number("accuracy", method.accuracy, minimum=1e-10, accepted="a number from 1e-10 on")
+    finite_number(
+        "accuracy", method.accuracy, minimum=1e-10, accepted="a number from 1e-10 on"
+    )
     finite_number("effort", method.effort, minimum=0.0, accepted="a number ≥ 0")
     if method.log2_points is not None:
         keep_integers(method, 4, "log2_points")
@@ -84,8 +91,13 @@ class Averaging:
         self.task, self.precision = task, precision.begun(task.problem)
         starts = task.starts()
         self.averager, self.order, self.worst = self._engine(Overlap(*starts))
-        risky = task.until is not None and task.until.quantity in ("risk", "excess_risk")
-        self.watcher = adapt(task.problem, "squared", *starts)[0].engine if risky else None
+        risky = task.until is not None and task.until.quantity in (
+            "risk",
+            "excess_risk",
+        )
+        self.watcher = (
+            adapt(task.problem, "squared", *starts)[0].engine if risky else None
+        )
         # whether anything that matters is sampled
         self.sampled = self.averager.first_sampled or (self.averager.sampled and noisy)
         self.difference = self.overlap_difference = 0.0  # from a second run
@@ -97,8 +109,13 @@ class Averaging:
             return self.precision.accuracy / 5
         return CLOSED_RTOL if self.averager.closed else self.precision.tolerance / 10
 
-    def _engine(self, at: Overlap, at_least: int | None = None) -> tuple[Averager, int, float]:
-        wanted: Options = {"engine": self.precision.engine, "tolerance": self.precision.tolerance}
+    def _engine(
+        self, at: Overlap, at_least: int | None = None
+    ) -> tuple[Averager, int, float]:
+        wanted: Options = {
+            "engine": self.precision.engine,
+            "tolerance": self.precision.tolerance,
+        }
         if at_least is not None:
             wanted["at_least"] = at_least
         wanted["log2_points"] = self.precision.points
@@ -135,9 +152,18 @@ class Averaging:
         Q, M, a = self.task.starts()
         silent = float(excess_risks(self.task.problem, Q[:1], M[:1], 0 * a[:1])[0][0])
         integration = 10 * pace.error  # errors of single steps add up
-        resolved = max(error if not self.averager.closed else 0.0, integration, 10 * ROUNDING) * silent
-        told = {"engine": self.averager.label, "engine_error": error, "risk_resolution": resolved}
-        return {**told, "overlap_error": self.overlap_difference} if self.sampled else told
+        resolved = (
+            max(error if not self.averager.closed else 0.0, integration, 10 * ROUNDING)
+            * silent
+        )
+        told = {
+            "engine": self.averager.label,
+            "engine_error": error,
+            "risk_resolution": resolved,
+        }
+        return (
+            {**told, "overlap_error": self.overlap_difference} if self.sampled else told
+        )
 
 
 class AveragedMotion(Motion):
@@ -157,7 +183,11 @@ Make = Callable[[Precision], tuple[AveragedT, Pace]]
 def averaged(make: Make[AveragedT], precision: Precision) -> Windows[AveragedT]:
     """A run by averages; where these are sampled, a second one with a quarter of the points goes along."""
     motion, pace = make(precision)
-    return Sampled(make, motion, pace) if motion.averaging.sampled else Windows(motion, pace)
+    return (
+        Sampled(make, motion, pace)
+        if motion.averaging.sampled
+        else Windows(motion, pace)
+    )
 
 
 class Sampled(Windows[AveragedT]):
@@ -167,7 +197,9 @@ class Sampled(Windows[AveragedT]):
         super().__init__(motion, pace)
         self.make, self.averaging = make, motion.averaging
         fewer = self.averaging.precision
-        self.second = Windows(*make(fewer._replace(points=fewer.points - 2, checked=True)))
+        self.second = Windows(
+            *make(fewer._replace(points=fewer.points - 2, checked=True))
+        )
 
     def initial(self) -> Tree:
         """Both runs at their starts."""
@@ -185,7 +217,9 @@ class Sampled(Windows[AveragedT]):
         """What the run itself leaves."""
         return super().left(state[0])
 
-    def advance(self, state: Tree, first: int, tick: Callable[[float], None]) -> tuple[Tree, Tree]:
+    def advance(
+        self, state: Tree, first: int, tick: Callable[[float], None]
+    ) -> tuple[Tree, Tree]:
         """A window of save points of both runs."""
         state, below = state
         state, snapshot = super().advance(state, first, tick)
@@ -199,15 +233,21 @@ class Sampled(Windows[AveragedT]):
         by, precision = self.averaging, self.averaging.precision
         problem = by.task.problem
         none = (fine.Q, fine.M, 0 * fine.a)
-        one, two, silent = (excess_risks(problem, *x[:3])[0] for x in (fine, coarse, none))
+        one, two, silent = (
+            excess_risks(problem, *x[:3])[0] for x in (fine, coarse, none)
+        )
         # relative to a student that says nothing, or to the risk where a run grows beyond it
-        change = np.abs(one - two) / np.maximum(np.maximum(one, two), np.maximum(silent, 1e-300))
+        change = np.abs(one - two) / np.maximum(
+            np.maximum(one, two), np.maximum(silent, 1e-300)
+        )
         by.difference = max(by.difference, float(np.max(change)) / 2)
         # the risk is quadratic where nothing is learned: an overlap may be off by the root of what the risk is off by
         apart = float(np.max(np.abs(fine.M - coarse.M), initial=0.0)) / 2
         by.overlap_difference = max(by.overlap_difference, apart)
         if by.difference > precision.accuracy and self._affordable(done):
-            raise StartAgain(averaged(self.make, precision._replace(points=precision.points + 2)))
+            raise StartAgain(
+                averaged(self.make, precision._replace(points=precision.points + 2))
+            )
 
     def _affordable(self, done: float) -> bool:
         """Whether a run with four times the points stays within the effort."""
@@ -215,4 +255,7 @@ class Sampled(Windows[AveragedT]):
         if precision.log2_points is not None or precision.points + 2 > MOST:
             return False
         work = self.averaging.averager.engine.work(self.averaging.task.problem.p)
-        return 4 * work * self.pace.evaluations / done <= precision.effort * TERMS_PER_EFFORT
+        return (
+            4 * work * self.pace.evaluations / done
+            <= precision.effort * TERMS_PER_EFFORT
+        )

@@ -32,11 +32,15 @@ RESOLUTION = 1e-14  # smallest step, relative to the end of the run
 FAR = 1e3  # beyond so many times the time passed, the end of the run does not matter
 SAFETY, SHRINK, GROW = 0.9, 0.2, 10.0
 CALL_SECONDS = 0.3  # a compiled call should last about this long, so that the bar moves and Ctrl-C is heard
-CAPACITY, HELD = 16, 2**18  # steps that a call can return, and numbers that it may hold for them
+CAPACITY, HELD = (
+    16,
+    2**18,
+)  # steps that a call can return, and numbers that it may hold for them
 TOGETHER = 1024  # states at save points that are read off the steps at once
 HALVINGS = 50  # of the interval in which a threshold is passed
 OK, REACHED, DIVERGED, MAX_STEPS = (
-    Outcome.CODES.index(x) for x in (Outcome.OK, Outcome.REACHED, Outcome.DIVERGED, Outcome.MAX_STEPS)
+    Outcome.CODES.index(x)
+    for x in (Outcome.OK, Outcome.REACHED, Outcome.DIVERGED, Outcome.MAX_STEPS)
 )
 
 STAGES = 6  # of a step; stage number 6 is the slope at its end, and the first of the next step
@@ -47,14 +51,36 @@ A[3, :3] = [44 / 45, -56 / 15, 32 / 9]
 A[4, :4] = [19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729]
 A[5, :5] = [9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656]
 A[6, :6] = [35 / 384, 0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84]  # b
-ERROR = np.array([-71 / 57600, 0, 71 / 16695, -71 / 1920, 17253 / 339200, -22 / 525, 1 / 40])  # b of order 4, less b
+ERROR = np.array(
+    [-71 / 57600, 0, 71 / 16695, -71 / 1920, 17253 / 339200, -22 / 525, 1 / 40]
+)  # b of order 4, less b
 DENSE = np.array(
     [
-        [1, -8048581381 / 2820520608, 8663915743 / 2820520608, -12715105075 / 11282082432],
+        [
+            1,
+            -8048581381 / 2820520608,
+            8663915743 / 2820520608,
+            -12715105075 / 11282082432,
+        ],
         [0, 0, 0, 0],
-        [0, 131558114200 / 32700410799, -68118460800 / 10900136933, 87487479700 / 32700410799],
-        [0, -1754552775 / 470086768, 14199869525 / 1410260304, -10690763975 / 1880347072],
-        [0, 127303824393 / 49829197408, -318862633887 / 49829197408, 701980252875 / 199316789632],
+        [
+            0,
+            131558114200 / 32700410799,
+            -68118460800 / 10900136933,
+            87487479700 / 32700410799,
+        ],
+        [
+            0,
+            -1754552775 / 470086768,
+            14199869525 / 1410260304,
+            -10690763975 / 1880347072,
+        ],
+        [
+            0,
+            127303824393 / 49829197408,
+            -318862633887 / 49829197408,
+            701980252875 / 199316789632,
+        ],
         [0, -282668133 / 205662961, 2019193451 / 616988883, -1453857185 / 822651844],
         [0, 40617522 / 29380423, -110615467 / 29380423, 69997945 / 29380423],
     ]
@@ -124,7 +150,14 @@ def begin(y: Tree, t: float, guess: Number = 0.0) -> Starts:
     y = jax.tree.map(lambda x: np.asarray(x, float), y)
     zero = np.zeros(n, np.int32)
     slope = jax.tree.map(np.zeros_like, y)
-    return Starts(np.full(n, float(t)), np.broadcast_to(-np.asarray(guess, float), (n,)), y, slope, zero, zero)
+    return Starts(
+        np.full(n, float(t)),
+        np.broadcast_to(-np.asarray(guess, float), (n,)),
+        y,
+        slope,
+        zero,
+        zero,
+    )
 
 
 def _by_lane(h: Real, x: Real, axis: int = 0) -> Real:
@@ -156,32 +189,60 @@ def steps(
     def one(i: Number, carry: tuple[Starts, Steps]) -> tuple[Starts, Steps]:
         lanes, log = carry
         runs = (lanes.code == OK) & (lanes.t < end)
-        fresh = ~(lanes.h > 0).any()  # the first look of all: the slope at the start, and a first guess of h
+        fresh = ~(
+            lanes.h > 0
+        ).any()  # the first look of all: the slope at the start, and a first guess of h
         left = end - lanes.t
         h = jnp.where(runs & ~fresh, jnp.minimum(lanes.h, left), 0.0)
 
         def moved(row: Real, K: Tree) -> Tree:
             """Y + h Σ_j row_j k_j."""
-            return jax.tree.map(lambda y, k: y + _by_lane(h, jnp.tensordot(row, k, axes=1)), lanes.y, K)
+            return jax.tree.map(
+                lambda y, k: y + _by_lane(h, jnp.tensordot(row, k, axes=1)), lanes.y, K
+            )
 
         def stage(s: Array, K: Tree) -> Tree:
-            slope = right(moved(jax.lax.dynamic_index_in_dim(weights, s, keepdims=False), K))
-            return jax.tree.map(lambda k, new: jax.lax.dynamic_update_index_in_dim(k, new, s, 0), K, slope)
+            slope = right(
+                moved(jax.lax.dynamic_index_in_dim(weights, s, keepdims=False), K)
+            )
+            return jax.tree.map(
+                lambda k, new: jax.lax.dynamic_update_index_in_dim(k, new, s, 0),
+                K,
+                slope,
+            )
 
-        K = jax.tree.map(lambda f: jnp.zeros((STAGES + 1, *f.shape)).at[0].set(f), lanes.slope)
-        K = jax.lax.fori_loop(jnp.where(fresh, 0, 1), jnp.where(fresh, 1, STAGES + 1), stage, K)
+        K = jax.tree.map(
+            lambda f: jnp.zeros((STAGES + 1, *f.shape)).at[0].set(f), lanes.slope
+        )
+        K = jax.lax.fori_loop(
+            jnp.where(fresh, 0, 1), jnp.where(fresh, 1, STAGES + 1), stage, K
+        )
         new = moved(A[STAGES], K)
-        scale = jax.tree.map(lambda y, z: control.atol + control.rtol * jnp.maximum(abs(y), abs(z)), lanes.y, new)
-        error = h * jnp.sqrt(_mean_square(jax.tree.map(lambda k: jnp.tensordot(ERROR, k, axes=1), K), scale))
+        scale = jax.tree.map(
+            lambda y, z: control.atol + control.rtol * jnp.maximum(abs(y), abs(z)),
+            lanes.y,
+            new,
+        )
+        error = h * jnp.sqrt(
+            _mean_square(
+                jax.tree.map(lambda k: jnp.tensordot(ERROR, k, axes=1), K), scale
+            )
+        )
         fine = error <= 1.0  # not so for NaN
         taken = runs & fine & ~fresh
         power = jnp.maximum(error, 1e-10) ** -0.2
-        factor = jnp.where(jnp.isfinite(error), jnp.clip(SAFETY * power, SHRINK, GROW), SHRINK)
+        factor = jnp.where(
+            jnp.isfinite(error), jnp.clip(SAFETY * power, SHRINK, GROW), SHRINK
+        )
 
         # a step cut short by the end of the run says nothing against the one before
         following = jnp.where(fine & (h < lanes.h), lanes.h, h * factor)
         speed = jnp.sqrt(_mean_square(jax.tree.map(lambda k: k[0], K), scale))
-        guess = 0.01 * jnp.sqrt(_mean_square(lanes.y, scale)) / jnp.where(speed > 0, speed, 1.0)
+        guess = (
+            0.01
+            * jnp.sqrt(_mean_square(lanes.y, scale))
+            / jnp.where(speed > 0, speed, 1.0)
+        )
         guess = jnp.where((speed > 0) & (guess > 0), jnp.minimum(guess, left), left)
 
         def pick(a: Tree, b: Tree) -> Tree:
@@ -200,31 +261,50 @@ def steps(
         # steps too small for the clock are a blow-up, unless only rounding is left of the way to the end
         near = stuck & (left <= 100 * RESOLUTION * end)
         t = jnp.where(near, end, t)
-        code = jnp.where((taken & ~(size <= LIMIT)) | (stuck & ~near), DIVERGED, lanes.code)
+        code = jnp.where(
+            (taken & ~(size <= LIMIT)) | (stuck & ~near), DIVERGED, lanes.code
+        )
         if quantity is not None:
-            passed = (taken | (fresh & runs)) & (control.sign * (watched(y) - control.level) <= 0)
+            passed = (taken | (fresh & runs)) & (
+                control.sign * (watched(y) - control.level) <= 0
+            )
             code = jnp.where(passed & (code == OK), REACHED, code)
         now = Starts(
             t,
-            jnp.where(fresh, jnp.where(lanes.h < 0, -lanes.h, guess), jnp.where(runs, following, lanes.h)),
+            jnp.where(
+                fresh,
+                jnp.where(lanes.h < 0, -lanes.h, guess),
+                jnp.where(runs, following, lanes.h),
+            ),
             y,
             slope,
             code.astype(jnp.int32),
             lanes.tried + (runs & ~fresh),
         )
-        dense = jax.tree.map(lambda k: _by_lane(h, jnp.tensordot(DENSE.T, k, axes=1), 1), K)
+        dense = jax.tree.map(
+            lambda k: _by_lane(h, jnp.tensordot(DENSE.T, k, axes=1), 1), K
+        )
         made = Steps(lanes.t, jnp.where(taken, t - lanes.t, 0.0), lanes.y, dense)
-        log = jax.tree.map(lambda all_, x: jax.lax.dynamic_update_index_in_dim(all_, x, i, 0), log, made)
+        log = jax.tree.map(
+            lambda all_, x: jax.lax.dynamic_update_index_in_dim(all_, x, i, 0),
+            log,
+            made,
+        )
         return now, log
 
     four = jax.tree.map(lambda x: jnp.stack([x] * DENSE.shape[1]), lanes.y)
-    log = jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape)), Steps(lanes.t, lanes.t, lanes.y, four))
+    log = jax.tree.map(
+        lambda x: jnp.zeros((capacity, *x.shape)),
+        Steps(lanes.t, lanes.t, lanes.y, four),
+    )
 
     def going(carry: Tree) -> Tree:
         i, (lanes, _) = carry
         return (i < count) & ((lanes.code == OK) & (lanes.t < end)).any()
 
-    _, found = jax.lax.while_loop(going, lambda c: (c[0] + 1, one(c[0], c[1])), (0, (lanes, log)))
+    _, found = jax.lax.while_loop(
+        going, lambda c: (c[0] + 1, one(c[0], c[1])), (0, (lanes, log))
+    )
     return found
 
 
@@ -255,8 +335,12 @@ class Track:
         self.equation, self.quantity, self.control = equation, quantity, control
         self.times, self.max_steps = times, max_steps
         self.lanes = jax.tree.map(np.asarray, begin(y, times[0], guess))
-        self.lanes = self.lanes._replace(code=np.broadcast_to(np.int32(code), self.lanes.t.shape))
-        self.stop = np.where(self.lanes.code == OK, np.nan, -np.inf)  # stopped before: frozen from the first point on
+        self.lanes = self.lanes._replace(
+            code=np.broadcast_to(np.int32(code), self.lanes.t.shape)
+        )
+        self.stop = np.where(
+            self.lanes.code == OK, np.nan, -np.inf
+        )  # stopped before: frozen from the first point on
         self.at = 0  # save points delivered
         self.calls, self.seconds, self.processor = 0, 0.0, 0.0
         self.tried = 0
@@ -264,14 +348,23 @@ class Track:
         self.capacity = int(np.clip(HELD // (5 * size), 1, CAPACITY))
         self.count = 1
         self._ahead: dict[int, Tree] = {}
-        self._known = np.zeros(len(self.lanes.t), int)  # the last save point that each start has passed
+        self._known = np.zeros(
+            len(self.lanes.t), int
+        )  # the last save point that each start has passed
 
     def window(self, last: int, tick: Callable[[float], None]) -> Tree:
         """States (starts, n, …) at the save points after the last ones, up to number ``last``."""
         while (self._known < last).any():
             self._call()
             # no further than what can be kept if the run is interrupted here
-            tick(float(np.min(np.where(self.lanes.code == OK, self.lanes.t, np.inf), initial=self.times[last])))
+            tick(
+                float(
+                    np.min(
+                        np.where(self.lanes.code == OK, self.lanes.t, np.inf),
+                        initial=self.times[last],
+                    )
+                )
+            )
         parts = [self._ahead[i] for i in range(self.at + 1, last + 1)]
         self._ahead = {i: x for i, x in self._ahead.items() if i > last}
         self.at = last
@@ -306,7 +399,9 @@ class Track:
         running = self.lanes.code == OK
         if not running.any() or not self.tried:
             return 0.0
-        left = (self.times[-1] - self.lanes.t[running]) / np.maximum(self.lanes.h[running], 1e-300)
+        left = (self.times[-1] - self.lanes.t[running]) / np.maximum(
+            self.lanes.h[running], 1e-300
+        )
         return float(np.max(left)) * self.processor / self.tried
 
     def _settle(self, before: Starts, log: Steps) -> None:
@@ -316,7 +411,9 @@ class Track:
             return
         self.stop = np.where(ended, self.lanes.t, self.stop)
         reached = ended & (self.lanes.code == REACHED)
-        index = len(log.h) - 1 - np.argmax((log.h > 0)[::-1], axis=0)  # the last step of each start
+        index = (
+            len(log.h) - 1 - np.argmax((log.h > 0)[::-1], axis=0)
+        )  # the last step of each start
         lane = np.arange(len(index))
         y, dense = _at(log, index, lane)
         h, t = log.h[index, lane], log.t[index, lane]
@@ -326,7 +423,9 @@ class Track:
             chosen = _chosen(reached, self._between(y, dense, x), self.lanes.y)
             stop = t + x * h
             self.stop = np.where(reached, stop, self.stop)
-            self.lanes = self.lanes._replace(y=chosen, t=np.where(reached, stop, self.lanes.t))
+            self.lanes = self.lanes._replace(
+                y=chosen, t=np.where(reached, stop, self.lanes.t)
+            )
 
     def _between(self, y: Tree, dense: Tree, x: np.ndarray) -> Tree:
         return jax.tree.map(lambda y, c: interpolate(y, c, x), y, dense)
@@ -337,7 +436,11 @@ class Track:
         assert self.quantity is not None
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            value = np.asarray(watched_at(self.equation, self.quantity, self._between(y, dense, middle)))
+            value = np.asarray(
+                watched_at(
+                    self.equation, self.quantity, self._between(y, dense, middle)
+                )
+            )
             beyond = self.control.sign * (value - self.control.level) <= 0
             low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
         return high
@@ -347,7 +450,9 @@ class Track:
         starts = len(self.stop)
         until = np.where(self.lanes.code == OK, self.lanes.t, np.inf)
         stop = np.where(np.isnan(self.stop), np.inf, self.stop)
-        ahead = np.arange(max(1, TOGETHER // starts))[:, None]  # the next save points of every start
+        ahead = np.arange(max(1, TOGETHER // starts))[
+            :, None
+        ]  # the next save points of every start
         while True:
             wanted = self._known + 1 + ahead
             t = self.times[np.minimum(wanted, len(self.times) - 1)]
@@ -364,21 +469,33 @@ class Track:
             x = np.where(found, (t.ravel() - log.t[index, lane]) / h, 0.0)
             here = self._between(*_at(log, index, lane), x)
             # within rounding of the end of a step, or beyond the end of a start: the state that is there
-            values, tree = jax.tree.flatten(_chosen(found, here, jax.tree.map(lambda y, at=lane: y[at], self.lanes.y)))
+            values, tree = jax.tree.flatten(
+                _chosen(
+                    found, here, jax.tree.map(lambda y, at=lane: y[at], self.lanes.y)
+                )
+            )
             for n, (row, of) in enumerate(zip(ready, wanted, strict=True)):
-                value = jax.tree.unflatten(tree, [x[n * starts : (n + 1) * starts] for x in values])
+                value = jax.tree.unflatten(
+                    tree, [x[n * starts : (n + 1) * starts] for x in values]
+                )
                 for i in np.unique(of[row]).tolist():
                     these = row & (of == i)
                     known = these.all() or i not in self._ahead
-                    self._ahead[i] = value if known else _chosen(these, value, self._ahead[i])
+                    self._ahead[i] = (
+                        value if known else _chosen(these, value, self._ahead[i])
+                    )
             self._known = self._known + ready.sum(axis=0)
 
 
 def _chosen(these: Real, new: Tree, old: Tree) -> Tree:
     """New states of these starts, old ones of the others."""
-    return jax.tree.map(lambda x, y: np.where(these.reshape(-1, *[1] * (x.ndim - 1)), x, y), new, old)
+    return jax.tree.map(
+        lambda x, y: np.where(these.reshape(-1, *[1] * (x.ndim - 1)), x, y), new, old
+    )
 
 
 def _at(log: Steps, index: np.ndarray, lane: np.ndarray) -> tuple[Tree, Tree]:
     """States and polynomials (starts, m, …) of one step of each start; the log has (capacity, m, starts, …)."""
-    return jax.tree.map(lambda y: y[index, lane], log.y), jax.tree.map(lambda c: c[index, :, lane], log.dense)
+    return jax.tree.map(lambda y: y[index, lane], log.y), jax.tree.map(
+        lambda c: c[index, :, lane], log.dense
+    )

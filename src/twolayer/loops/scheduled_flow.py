@@ -113,17 +113,26 @@ class TimedMotion(PacedMotion):
 
     def equation(self) -> Equation:
         """The equation on the present piece."""
-        return TimedEquation(self.inner.equation(), jax.tree.map(jnp.asarray, self.tempo))
+        return TimedEquation(
+            self.inner.equation(), jax.tree.map(jnp.asarray, self.tempo)
+        )
 
 
 class PacePieces(Pace):
     """One integration after the other, from break to break and from window to window."""
 
-    def __init__(self, motion: TimedMotion, rtol: float, max_steps: int, quiet: bool) -> None:
+    def __init__(
+        self, motion: TimedMotion, rtol: float, max_steps: int, quiet: bool
+    ) -> None:
         self.whole = Integration(motion, rtol, max_steps, quiet)
 
     def window(
-        self, motion: Motion, y: Tree, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]
+        self,
+        motion: Motion,
+        y: Tree,
+        times: np.ndarray,
+        code: np.ndarray,
+        tick: Callable[[float], None],
     ) -> Window:
         """Integrate each piece of a window."""
         assert isinstance(motion, TimedMotion)
@@ -132,14 +141,20 @@ class PacePieces(Pace):
         edges = np.concatenate([times[:1], inside, times[-1:]])
         saved, stop = [], np.full(len(code), np.nan)
         for begin, end in itertools.pairwise(edges):
-            motion.tempo = motion.pieces[int(np.searchsorted(begins, begin, side="right")) - 1][1]
+            motion.tempo = motion.pieces[
+                int(np.searchsorted(begins, begin, side="right")) - 1
+            ][1]
             here = times[(times > begin) & (times < end)]
-            part = self.whole.stretch(motion, y, np.concatenate([[begin], here, [end]]), code, tick)
+            part = self.whole.stretch(
+                motion, y, np.concatenate([[begin], here, [end]]), code, tick
+            )
             count = len(here) + int(end in times)
             saved.append(jax.tree.map(lambda x, count=count: x[:, :count], part.saved))
             stop = np.where((code == OK) & (part.code != OK), part.stop, stop)
             y, code = part.end, np.where(code == OK, part.code, code)
-        return Window(jax.tree.map(lambda *x: np.concatenate(x, axis=1), *saved), y, stop, code)
+        return Window(
+            jax.tree.map(lambda *x: np.concatenate(x, axis=1), *saved), y, stop, code
+        )
 
     def again(self) -> None:
         """Nothing is known beyond the window."""
@@ -155,7 +170,9 @@ class PacePieces(Pace):
         return self.whole.error
 
 
-def integrated(motion: Motion, rtol: float, max_steps: int, quiet: bool = False, unit: float = 0.0) -> tuple[Any, Pace]:
+def integrated(
+    motion: Motion, rtol: float, max_steps: int, quiet: bool = False, unit: float = 0.0
+) -> tuple[Any, Pace]:
     """A motion and its integration, with the clocks of its schedules where there are any."""
     if not motion.task.algorithm.scheduled:
         return motion, Integration(motion, rtol, max_steps, quiet)

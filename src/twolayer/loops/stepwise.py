@@ -24,7 +24,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from twolayer.equations.optimiser_step import Coefficients, Form, Memory, coefficients_of
+from twolayer.equations.optimiser_step import (
+    Coefficients,
+    Form,
+    Memory,
+    coefficients_of,
+)
 from twolayer.gaussian.engines import select
 from twolayer.loops.host_loop import settled
 from twolayer.loops.stopping import DIVERGED, REACHED, Lane, Watch, watched_value
@@ -50,12 +55,16 @@ def in_groups(group: Callable[..., Tree], *arguments: Tree) -> Tree:
     """
 
     def of(i: Number) -> Tree:
-        return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, i, keepdims=False), arguments)
+        return jax.tree.map(
+            lambda x: jax.lax.dynamic_index_in_dim(x, i, keepdims=False), arguments
+        )
 
     last = arguments[-1]
     count = (last.reshape(last.shape[0], -1)[:, 0] >= 0).sum()
     shapes = jax.eval_shape(lambda: group(*of(0)))
-    empty = jax.tree.map(lambda x: jnp.zeros((last.shape[0], *x.shape), x.dtype), shapes)
+    empty = jax.tree.map(
+        lambda x: jnp.zeros((last.shape[0], *x.shape), x.dtype), shapes
+    )
 
     def body(i: Number, results: Tree) -> Tree:
         put = lambda all_, one: jax.lax.dynamic_update_index_in_dim(all_, one, i, 0)  # noqa: E731
@@ -79,7 +88,11 @@ LANE_NUMBERS = ("rates", "tempo", "noise", "table", "watch")
 
 def lane_numbers(params: Tree) -> Options:
     """The parameters that differ from lane to lane, with leading axes (groups, lanes)."""
-    return {name: getattr(params, name) for name in LANE_NUMBERS if getattr(params, name, None) is not None}
+    return {
+        name: getattr(params, name)
+        for name in LANE_NUMBERS
+        if getattr(params, name, None) is not None
+    }
 
 
 def lane_axes(params: Tree) -> Tree:
@@ -89,9 +102,13 @@ def lane_axes(params: Tree) -> Tree:
 
 
 @partial(jax.jit, static_argnums=0)
-def watched_values(quantity: str, engine: object, Q: Real, M: Real, a: Real, noise: Number) -> Array:
+def watched_values(
+    quantity: str, engine: object, Q: Real, M: Real, a: Real, noise: Number
+) -> Array:
     """The watched quantity of all lanes, one group after the other."""
-    group = jax.vmap(lambda Q, M, a, noise: watched_value(quantity, engine, Q, M, a, noise))
+    group = jax.vmap(
+        lambda Q, M, a, noise: watched_value(quantity, engine, Q, M, a, noise)
+    )
     return in_groups(group, Q, M, a, noise)
 
 
@@ -127,16 +144,26 @@ class Lanes:
         self.tasks, self.task = tasks, tasks[0]
         self._rates: list[np.ndarray] = []
         self.seeds = sum(task.seeds for task in tasks)
-        lanes = lanes or (CPU_LANES if jax.default_backend() == "cpu" else min(DEVICE_LANES, self.seeds))
+        lanes = lanes or (
+            CPU_LANES
+            if jax.default_backend() == "cpu"
+            else min(DEVICE_LANES, self.seeds)
+        )
         self.index = np.arange(self.seeds)
         if lanes > 1:
-            place = np.concatenate([(task.runs + task.seed % lanes) % lanes for task in tasks])
+            place = np.concatenate(
+                [(task.runs + task.seed % lanes) % lanes for task in tasks]
+            )
             self.index = earlier(place) * lanes + place
         groups = int(self.index.max()) // lanes + 1
-        if len(tasks) > 1:  # powers of two, so that stacks of many sizes share a few compiled shapes
+        if (
+            len(tasks) > 1
+        ):  # powers of two, so that stacks of many sizes share a few compiled shapes
             groups = 2 ** (groups - 1).bit_length()
         self.shape = (groups, lanes)
-        self._in_order = lanes == 1 and groups == self.seeds  # nothing to look up, which counts for 10⁶ seeds
+        self._in_order = (
+            lanes == 1 and groups == self.seeds
+        )  # nothing to look up, which counts for 10⁶ seeds
         self.taken, self._source = np.ones(self.seeds, bool), self.index
         if not self._in_order:
             self.taken = np.zeros(groups * lanes, bool)
@@ -150,14 +177,22 @@ class Lanes:
         self.engine = select(self.task.problem, "squared").engine if risky else None
         self.before, self.points = self.per_lane(steps_before), self.task.points[None]
         if len(tasks) > 1 or self.task.after is not None:
-            points = self.per_lane(lambda task: np.broadcast_to(task.points, (task.seeds, len(task.points))))
-            self.points = np.where(self.taken[:, None], points + self.before[:, None], 0)
+            points = self.per_lane(
+                lambda task: np.broadcast_to(
+                    task.points, (task.seeds, len(task.points))
+                )
+            )
+            self.points = np.where(
+                self.taken[:, None], points + self.before[:, None], 0
+            )
         self.bookkeeping, self.watch = self._bookkeeping()
 
     @cached_property
     def noise(self) -> Array:
         """Δ of each lane."""
-        return self.fold(self.per_lane(lambda task: np.full(task.seeds, task.problem.noise)))
+        return self.fold(
+            self.per_lane(lambda task: np.full(task.seeds, task.problem.noise))
+        )
 
     def per_lane(self, values: Callable[[Task], np.ndarray]) -> np.ndarray:
         """What each task says for its seeds, in one row of lanes; those that no run takes repeat the first."""
@@ -167,7 +202,11 @@ class Lanes:
     def spread(self, values: Sequence[object]) -> np.ndarray:
         """One value of each task, repeated for its lanes."""
         given = iter(values)
-        return self.per_lane(lambda task: np.repeat(np.asarray(next(given), float)[None], task.seeds, axis=0))
+        return self.per_lane(
+            lambda task: np.repeat(
+                np.asarray(next(given), float)[None], task.seeds, axis=0
+            )
+        )
 
     def fold(self, x: Tree) -> Array:
         """Fold a row of lanes into groups; a single value is that of all of them."""
@@ -221,7 +260,10 @@ class Lanes:
             coefficients_of(task.algorithm, task.problem.divisor, dim)
             for task, dim in zip(self.tasks, dims, strict=True)
         ]
-        found: list[Any] = [None if x[0] is None else self.fold(self.spread(x)) for x in zip(*each, strict=True)]
+        found: list[Any] = [
+            None if x[0] is None else self.fold(self.spread(x))
+            for x in zip(*each, strict=True)
+        ]
         return Coefficients(*found)
 
     @property
@@ -229,7 +271,10 @@ class Lanes:
         """The schedules of each lane; None where there are none."""
         if self.task.clocks.tempo is None:
             return None
-        tempo: Tempo = jax.tree.map(lambda *x: self.fold(self.spread(x)), *(task.clocks.tempo for task in self.tasks))
+        tempo: Tempo = jax.tree.map(
+            lambda *x: self.fold(self.spread(x)),
+            *(task.clocks.tempo for task in self.tasks),
+        )
         return tempo
 
     def see(self, form: Form, extra: Tree) -> None:
@@ -239,26 +284,41 @@ class Lanes:
 
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         """The rates put aside, as a variable of the result."""
-        return {"lr": (("seed", "time"), np.stack(self._rates, axis=1))} if self._rates else {}
+        return (
+            {"lr": (("seed", "time"), np.stack(self._rates, axis=1))}
+            if self._rates
+            else {}
+        )
 
     def keys(self, *roles: random.Role) -> Array:
         """Keys (groups, lanes, roles, 2) of the random streams."""
-        draw = lambda task: np.stack([random.stream(task.seed, role, task.runs) for role in roles], axis=1)  # noqa: E731
+        draw = lambda task: np.stack(
+            [random.stream(task.seed, role, task.runs) for role in roles], axis=1
+        )  # noqa: E731
         return self.fold(self.per_lane(draw))
 
     def _bookkeeping(self) -> tuple[Lane, Watch | None]:
         """Initial bookkeeping; lanes that no run takes count as stopped, and starts that are there do not move."""
         code = np.where(self.taken, 0, DIVERGED).astype(np.int32)
         if self.quantity is None:
-            return Lane(self.fold(code), jnp.full(self.shape, jnp.nan), jnp.zeros(self.shape)), None
+            return Lane(
+                self.fold(code), jnp.full(self.shape, jnp.nan), jnp.zeros(self.shape)
+            ), None
         state = (self.engine, *map(self.fold, self.starts()), self.noise)
         values = np.asarray(watched_values(self.quantity, *state)).reshape(-1)
         untils = [task.until for task in self.tasks if task.until is not None]
-        value, relative = self.spread([u.value for u in untils]), self.spread([u.relative for u in untils])
+        value, relative = (
+            self.spread([u.value for u in untils]),
+            self.spread([u.relative for u in untils]),
+        )
         level = np.where(relative > 0, value * values, value)
         sign = np.full_like(values, untils[0].sign)
         there = self.taken & (sign * (values - level) <= 0)
-        lane = (np.where(there, REACHED, code).astype(np.int32), np.where(there, self.before, np.nan), values)
+        lane = (
+            np.where(there, REACHED, code).astype(np.int32),
+            np.where(there, self.before, np.nan),
+            values,
+        )
         return Lane(*map(self.fold, lane)), Watch(self.fold(level), self.fold(sign))
 
 
@@ -272,7 +332,9 @@ class Stepper(Protocol):
     def start(self) -> Tree:
         """The method's state at the start."""
 
-    def run(self, carry: tuple[Tree, Lane], start: Real, stop: Real) -> tuple[Tree, Lane]:
+    def run(
+        self, carry: tuple[Tree, Lane], start: Real, stop: Real
+    ) -> tuple[Tree, Lane]:
         """Compiled: steps start … stop − 1 of all groups, with step numbers (groups, lanes)."""
 
     def snapshot(self, state: Tree) -> Snapshot:
@@ -304,9 +366,15 @@ class Stepwise(Evolution):
         """State and bookkeeping."""
         return self.stepper.start(), self.lanes.bookkeeping
 
-    def advance(self, state: Tree, first: int, tick: Callable[[float], None]) -> tuple[Tree, Snapshot]:
+    def advance(
+        self, state: Tree, first: int, tick: Callable[[float], None]
+    ) -> tuple[Tree, Snapshot]:
         """To the next save point, in as many calls as it takes."""
-        start, end, block = self._points[:, first], self._points[:, first + 1], self.stepper.block
+        start, end, block = (
+            self._points[:, first],
+            self._points[:, first + 1],
+            self.stepper.block,
+        )
         at, longest, own = 0, int((end - start).max()), self.lanes.index[0] % len(start)
         while at < longest and (np.asarray(state[1].code) == 0).any():
             # whole blocks: a call that cuts one throws away the random numbers drawn for the rest of it
@@ -316,9 +384,17 @@ class Stepwise(Evolution):
             state = settled(self.stepper.run(state, *piece))
             seconds, blocks = wall.perf_counter() - began, -(-(stop - at) // block)
             if blocks == self._blocks or seconds > CALL_SECONDS:
-                self._blocks = int(np.clip(CALL_SECONDS * blocks / seconds, 1, 8 * self._blocks))
+                self._blocks = int(
+                    np.clip(CALL_SECONDS * blocks / seconds, 1, 8 * self._blocks)
+                )
             at = stop
-            tick(float(min(start[own] + at, end[own]) - self.lanes.before[self.lanes.index[0]]) * self.stride)
+            tick(
+                float(
+                    min(start[own] + at, end[own])
+                    - self.lanes.before[self.lanes.index[0]]
+                )
+                * self.stride
+            )
         return state, self.snapshot(state)
 
     def snapshot(self, state: Tree) -> Snapshot:

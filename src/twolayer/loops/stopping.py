@@ -22,7 +22,10 @@ __all__ = ["Lane", "Watch", "accept", "watched_value"]
 LIMIT = 1e8
 """Squared norm of a row beyond which a run counts as diverged."""
 
-DIVERGED, REACHED = Outcome.CODES.index(Outcome.DIVERGED), Outcome.CODES.index(Outcome.REACHED)
+DIVERGED, REACHED = (
+    Outcome.CODES.index(Outcome.DIVERGED),
+    Outcome.CODES.index(Outcome.REACHED),
+)
 
 
 class Lane(NamedTuple):
@@ -40,7 +43,9 @@ class Watch(NamedTuple):
     sign: Real
 
 
-def watched_value(quantity: str | None, engine: Any, Q: Real | None, M: Real, a: Real, noise: Number) -> Array:
+def watched_value(
+    quantity: str | None, engine: Any, Q: Real | None, M: Real, a: Real, noise: Number
+) -> Array:
     """The watched quantity of one seed."""
     if quantity is None:
         return jnp.zeros(())
@@ -53,7 +58,14 @@ def watched_value(quantity: str | None, engine: Any, Q: Real | None, M: Real, a:
 
 
 def accept(
-    old: Tree, new: Tree, lane: Lane, size: Real, value: Number, watch: Watch | None, step: Number, on: bool | Real
+    old: Tree,
+    new: Tree,
+    lane: Lane,
+    size: Real,
+    value: Number,
+    watch: Watch | None,
+    step: Number,
+    on: bool | Real,
 ) -> Tree:
     """Keep the new state if the seed still runs and the state is finite; mark what happened otherwise.
 
@@ -70,7 +82,9 @@ def accept(
     if watch is not None:
         passed = moves & (watch.sign * (value - watch.level) <= 0)
         gap = lane.watched - value
-        part = jnp.where(gap == 0, 1.0, (lane.watched - watch.level) / jnp.where(gap == 0, 1.0, gap))
+        part = jnp.where(
+            gap == 0, 1.0, (lane.watched - watch.level) / jnp.where(gap == 0, 1.0, gap)
+        )
         code = jnp.where(passed, REACHED, code)
         stop = jnp.where(passed, step + jnp.clip(part, 0.0, 1.0), stop)
         watched = jnp.where(moves, value, lane.watched)

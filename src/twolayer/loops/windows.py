@@ -22,10 +22,22 @@ from twolayer.numerics.arguments import Notes
 from twolayer.numerics.types import Real, Tree
 from twolayer.task.method import Evolution, Measure, Snapshot, Task
 
-__all__ = ["CostWarning", "Integration", "Motion", "Pace", "Window", "Windows", "control_of", "quantity_of"]
+__all__ = [
+    "CostWarning",
+    "Integration",
+    "Motion",
+    "Pace",
+    "Window",
+    "Windows",
+    "control_of",
+    "quantity_of",
+]
 
 WINDOWS = 10  # of a run, between which the accuracy of the averages is looked at
-LONG, JUDGED = 60.0, 4.0  # seconds that a run may take without a word, and after which that is foreseen
+LONG, JUDGED = (
+    60.0,
+    4.0,
+)  # seconds that a run may take without a word, and after which that is foreseen
 
 
 class CostWarning(UserWarning):
@@ -35,7 +47,9 @@ class CostWarning(UserWarning):
     --------
     >>> import warnings
     >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore", CostWarning)  # it is known that runs take long inside this block
+    ...     warnings.simplefilter(
+    ...         "ignore", CostWarning
+    ...     )  # it is known that runs take long inside this block
     """
 
 
@@ -89,11 +103,18 @@ class Window(NamedTuple):
 class Pace(abc.ABC):
     """How a motion goes through a window."""
 
-    equal_windows: ClassVar[bool] = False  # whether the last window begins earlier rather than be shorter
+    equal_windows: ClassVar[bool] = (
+        False  # whether the last window begins earlier rather than be shorter
+    )
 
     @abc.abstractmethod
     def window(
-        self, motion: Motion, y: Tree, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]
+        self,
+        motion: Motion,
+        y: Tree,
+        times: np.ndarray,
+        code: np.ndarray,
+        tick: Callable[[float], None],
     ) -> Window:
         """From states ``y`` at the first of ``times`` through the others; starts whose ``code`` is not 0 stay."""
 
@@ -124,7 +145,9 @@ def control_of(motion: Motion, rtol: float) -> Control:
     if until is not None:
         level = np.full(n, until.value)
         if until.relative:
-            level = until.value * np.asarray(watched_at(motion.equation(), until.quantity, motion.start()))
+            level = until.value * np.asarray(
+                watched_at(motion.equation(), until.quantity, motion.start())
+            )
     sign = np.full(n, 1.0 if until is None else until.sign)
     # exact averages follow the smallest overlaps, which grow by many powers of ten; sampled ones cannot
     atol = min(1e-2 * rtol, 1e3 * rtol**2)
@@ -134,14 +157,21 @@ def control_of(motion: Motion, rtol: float) -> Control:
 class Integration(Pace):
     """The integrator of loops/runge_kutta.py; a run that is going to take long says so once, unless ``quiet``."""
 
-    def __init__(self, motion: Motion, rtol: float, max_steps: int, quiet: bool = False) -> None:
+    def __init__(
+        self, motion: Motion, rtol: float, max_steps: int, quiet: bool = False
+    ) -> None:
         self.control, self.max_steps = control_of(motion, rtol), max_steps
         self._track: Track | None = None
         self._warned = quiet
         self._tried = 0
 
     def window(
-        self, motion: Motion, y: Tree, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]
+        self,
+        motion: Motion,
+        y: Tree,
+        times: np.ndarray,
+        code: np.ndarray,
+        tick: Callable[[float], None],
     ) -> Window:
         """Integrate; steps do not end where windows do."""
         track, points = self._track, motion.task.points
@@ -153,7 +183,12 @@ class Integration(Pace):
         return self._followed(motion, track, times, tick)
 
     def stretch(
-        self, motion: Motion, y: Tree, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]
+        self,
+        motion: Motion,
+        y: Tree,
+        times: np.ndarray,
+        code: np.ndarray,
+        tick: Callable[[float], None],
     ) -> Window:
         """Integrate from the first of ``times`` to the last, where the last step ends too."""
         guess = 0.0 if self._track is None else self._track.lanes.h
@@ -162,14 +197,22 @@ class Integration(Pace):
         self._track = track = Track(*shape, y, times, self.max_steps, guess, code)
         return self._followed(motion, track, times, tick)
 
-    def _followed(self, motion: Motion, track: Track, times: np.ndarray, tick: Callable[[float], None]) -> Window:
+    def _followed(
+        self,
+        motion: Motion,
+        track: Track,
+        times: np.ndarray,
+        tick: Callable[[float], None],
+    ) -> Window:
         def at(position: float) -> None:
             tick(position)
             self._foresee(motion, track)
 
         saved = track.window(track.at + len(times) - 1, at)
         running = np.isnan(track.stop) | (track.stop > times[-1])
-        return Window(saved, track.lanes.y, track.stop, np.where(running, OK, track.lanes.code))
+        return Window(
+            saved, track.lanes.y, track.stop, np.where(running, OK, track.lanes.code)
+        )
 
     def again(self) -> None:
         """A new equation, from the beginning of the window on."""
@@ -182,13 +225,17 @@ class Integration(Pace):
         self._warned = True
         minutes = track.remaining / 60
         warnings.warn(
-            f"This run will take about {minutes:.1g} min: {motion.expensive(track)}.", CostWarning, stacklevel=2
+            f"This run will take about {minutes:.1g} min: {motion.expensive(track)}.",
+            CostWarning,
+            stacklevel=2,
         )
 
     @property
     def evaluations(self) -> int:
         """Stages of all steps tried."""
-        return self._tried + (1 if self._track is None else int(self._track.lanes.tried.sum()) * STAGES)
+        return self._tried + (
+            1 if self._track is None else int(self._track.lanes.tried.sum()) * STAGES
+        )
 
     @property
     def error(self) -> float:
@@ -210,7 +257,11 @@ class Windows(Evolution, Generic[MotionT]):
     def initial(self) -> Tree:
         """The starts, nothing stopped; the save points of one window are kept to restart from."""
         n = self.motion.task.seeds
-        return jax.tree.map(lambda x: x[:, None], self.motion.start()), np.zeros(n, np.int32), np.full(n, np.nan)
+        return (
+            jax.tree.map(lambda x: x[:, None], self.motion.start()),
+            np.zeros(n, np.int32),
+            np.full(n, np.nan),
+        )
 
     def snapshot(self, state: Tree) -> Tree:
         """What is kept of the last save point."""
@@ -220,12 +271,20 @@ class Windows(Evolution, Generic[MotionT]):
         """Outcome codes and times."""
         return state[1], state[2]
 
-    def advance(self, state: Tree, first: int, tick: Callable[[float], None]) -> tuple[Tree, Tree]:
+    def advance(
+        self, state: Tree, first: int, tick: Callable[[float], None]
+    ) -> tuple[Tree, Tree]:
         """A window of save points."""
         path, code, stop = state
-        begin = min(first, len(self.points) - 1 - self.length) if self.pace.equal_windows else first
+        begin = (
+            min(first, len(self.points) - 1 - self.length)
+            if self.pace.equal_windows
+            else first
+        )
         times = self.points[begin : begin + self.length + 1]
-        window = self._through(jax.tree.map(lambda x: x[:, begin - first - 1], path), times, code, tick)
+        window = self._through(
+            jax.tree.map(lambda x: x[:, begin - first - 1], path), times, code, tick
+        )
         running = code == 0
         code = np.where(running, window.code, code).astype(np.int32)
         stop = np.where(running & (code != 0), window.stop, stop)
@@ -233,21 +292,37 @@ class Windows(Evolution, Generic[MotionT]):
         late = (times[None, 1:] > stop[:, None]) & (code != 0)[:, None]
 
         def frozen(x: np.ndarray, last: np.ndarray, old: np.ndarray) -> np.ndarray:
-            kept = np.where(running.reshape(-1, *[1] * (last.ndim - 1)), last, old[:, -1])
+            kept = np.where(
+                running.reshape(-1, *[1] * (last.ndim - 1)), last, old[:, -1]
+            )
             shape = (*late.shape, *[1] * (x.ndim - 2))
             return np.where(late.reshape(shape), kept[:, None], x)[:, first - begin :]
 
         new = jax.tree.map(frozen, window.saved, window.end, path)
-        path = jax.tree.map(lambda old, x: np.concatenate([old, x], axis=1)[:, -self.length - 1 :], path, new)
+        path = jax.tree.map(
+            lambda old, x: np.concatenate([old, x], axis=1)[:, -self.length - 1 :],
+            path,
+            new,
+        )
         tick(float(times[-1]))
         return (path, code, stop), self.motion.seen(new)
 
-    def _through(self, y: Tree, times: np.ndarray, code: np.ndarray, tick: Callable[[float], None]) -> Window:
+    def _through(
+        self,
+        y: Tree,
+        times: np.ndarray,
+        code: np.ndarray,
+        tick: Callable[[float], None],
+    ) -> Window:
         """One window, again with finer averages while those used are too coarse at its end."""
         while True:
-            window = jax.tree.map(np.asarray, self.pace.window(self.motion, y, times, code, tick))
+            window = jax.tree.map(
+                np.asarray, self.pace.window(self.motion, y, times, code, tick)
+            )
             run = np.flatnonzero(window.code == OK)
-            if not len(run) or not self.motion.refine(jax.tree.map(lambda x, run=run: x[run], window.end)):
+            if not len(run) or not self.motion.refine(
+                jax.tree.map(lambda x, run=run: x[run], window.end)
+            ):
                 return window
             self.pace.again()
 

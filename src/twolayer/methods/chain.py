@@ -28,7 +28,13 @@ from twolayer.equations.averages import Engine
 from twolayer.equations.block_coordinates import BlockLayout
 from twolayer.equations.block_refusals import rules_of_rotations
 from twolayer.equations.increment_kernel import kernel_of
-from twolayer.equations.optimiser_step import Coefficients, Layers, Memory, form_of, rates_now
+from twolayer.equations.optimiser_step import (
+    Coefficients,
+    Layers,
+    Memory,
+    form_of,
+    rates_now,
+)
 from twolayer.equations.orthogonal import (
     Frame,
     Reduced,
@@ -39,7 +45,13 @@ from twolayer.equations.orthogonal import (
     lq,
     overlaps,
 )
-from twolayer.gaussian.batch_sums import Nodes, covariance_nodes, gaussian_sums, size_of_features, tail
+from twolayer.gaussian.batch_sums import (
+    Nodes,
+    covariance_nodes,
+    gaussian_sums,
+    size_of_features,
+    tail,
+)
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, for_each_group, lane_axes
@@ -96,7 +108,11 @@ class ChainForm:
     def draws(self) -> int:
         """Normals per step that make the sums of a batch, if held."""
         at = self.at
-        return size_of_features(at.p, at.rank, at.columns) if self.gaussian else at.batch * at.width
+        return (
+            size_of_features(at.p, at.rank, at.columns)
+            if self.gaussian
+            else at.batch * at.width
+        )
 
 
 class ChainNumbers(NamedTuple):
@@ -119,21 +135,38 @@ class ChainNumbers(NamedTuple):
     @property
     def frame(self) -> Frame:
         """What one step takes of them."""
-        return Frame(self.rates, self.L, self.table, self.noise, self.scale, self.spread)
+        return Frame(
+            self.rates, self.L, self.table, self.noise, self.scale, self.spread
+        )
 
     def now(self, state: Memory) -> ChainNumbers:
         """With the rates of the step that follows a state."""
-        return self if self.tempo is None else self._replace(rates=rates_now(self.rates, self.tempo, state))
+        return (
+            self
+            if self.tempo is None
+            else self._replace(rates=rates_now(self.rates, self.tempo, state))
+        )
 
 
-def streamed_sums(spec: ChainForm, frame: Frame, layers: Layers, key: Real, number: Real, own: More = None) -> Sums:
+def streamed_sums(
+    spec: ChainForm,
+    frame: Frame,
+    layers: Layers,
+    key: Real,
+    number: Real,
+    own: More = None,
+) -> Sums:
     """Sums over a batch too large to hold: chunk after chunk of samples; ``own`` is the key of a rule that draws."""
     at, chunk = spec.at, spec.chunk
     index = jnp.arange(chunk * at.width, dtype=jnp.uint32)
 
     def draw(i: Real) -> Array:
-        chunk_key = jnp.stack(random.threefry((key[0], key[1]), jnp.uint32(0x5EED), i.astype(jnp.uint32)))
-        return random.normal(chunk_key, number.astype(jnp.uint32), index).reshape(chunk, at.width)
+        chunk_key = jnp.stack(
+            random.threefry((key[0], key[1]), jnp.uint32(0x5EED), i.astype(jnp.uint32))
+        )
+        return random.normal(chunk_key, number.astype(jnp.uint32), index).reshape(
+            chunk, at.width
+        )
 
     def add(i: Real, carry: tuple[Sums, Array]) -> tuple[Sums, Array]:
         # the normals travel in the carry: inside one body XLA would compute them anew for each of their uses
@@ -141,27 +174,57 @@ def streamed_sums(spec: ChainForm, frame: Frame, layers: Layers, key: Real, numb
         mine = None if own is None else jax.random.fold_in(own, i)
         part = batch_sums(at, frame, layers, normals, i * chunk, key=mine)
         C = lq(jnp.concatenate([total.C, part.C], axis=1))
-        sums = Sums(total.star + part.star, total.own + part.own, C, total.second + part.second)
+        sums = Sums(
+            total.star + part.star, total.own + part.own, C, total.second + part.second
+        )
         return sums, draw(i + 1)
 
     p = at.p
-    empty = Sums(jnp.zeros((p, at.rank)), jnp.zeros((p, at.columns)), jnp.zeros((p, p)), jnp.zeros(p))
-    return jax.lax.fori_loop(0, -(-at.batch // chunk), add, (empty, draw(jnp.asarray(0))))[0]
+    empty = Sums(
+        jnp.zeros((p, at.rank)),
+        jnp.zeros((p, at.columns)),
+        jnp.zeros((p, p)),
+        jnp.zeros(p),
+    )
+    return jax.lax.fori_loop(
+        0, -(-at.batch // chunk), add, (empty, draw(jnp.asarray(0)))
+    )[0]
 
 
-def sums_of(spec: ChainForm, params: ChainNumbers, layers: Layers, normals: Array, T: Tree, key: More = None) -> Sums:
+def sums_of(
+    spec: ChainForm,
+    params: ChainNumbers,
+    layers: Layers,
+    normals: Array,
+    T: Tree,
+    key: More = None,
+) -> Sums:
     """Sums of a batch from all its normals: sample by sample, or drawn from their Gaussian limit."""
     at, (W, a) = spec.at, layers
     if not spec.gaussian:
-        return batch_sums(at, params.frame, layers, normals.reshape(at.batch, at.width), T=T, key=key)
+        return batch_sums(
+            at, params.frame, layers, normals.reshape(at.batch, at.width), T=T, key=key
+        )
     assert params.nodes is not None
-    rows, frame = (W[:, : at.rank], W[:, at.rank :], a), (params.L, params.inverse, params.noise)
+    rows, frame = (
+        (W[:, : at.rank], W[:, at.rank :], a),
+        (params.L, params.inverse, params.noise),
+    )
     count = params.rates.batch if at.varies else params.batch
-    return gaussian_sums(at.kernel, count, *rows, *frame, params.nodes, params.average, normals)
+    return gaussian_sums(
+        at.kernel, count, *rows, *frame, params.nodes, params.average, normals
+    )
 
 
 def one_step(
-    spec: ChainForm, params: ChainNumbers, carry: Tree, number: Real, on: Real, sums: Sums, T: Tree, jitter: More
+    spec: ChainForm,
+    params: ChainNumbers,
+    carry: Tree,
+    number: Real,
+    on: Real,
+    sums: Sums,
+    T: Tree,
+    jitter: More,
 ) -> Tree:
     """Take step ``number`` of one seed unless it has stopped."""
     state, lane = carry
@@ -173,21 +236,37 @@ def one_step(
 
 @partial(jax.jit, static_argnames=("spec", "block"))
 def advance(
-    spec: ChainForm, block: int, params: ChainNumbers, keys: Real, carry: Tree, start: Real, stop: Real
+    spec: ChainForm,
+    block: int,
+    params: ChainNumbers,
+    keys: Real,
+    carry: Tree,
+    start: Real,
+    stop: Real,
 ) -> Tree:
     """Steps start … stop − 1 of all groups of seeds; all but shared parameters have leading axes (groups, lanes)."""
-    return for_each_group(partial(advance_group, spec, block), params, keys, carry, start, stop)
+    return for_each_group(
+        partial(advance_group, spec, block), params, keys, carry, start, stop
+    )
 
 
 def advance_group(
-    spec: ChainForm, block: int, params: ChainNumbers, keys: Real, carry: Tree, start: Real, stop: Real
+    spec: ChainForm,
+    block: int,
+    params: ChainNumbers,
+    keys: Real,
+    carry: Tree,
+    start: Real,
+    stop: Real,
 ) -> Tree:
     """The same for one group, ``block`` steps of normals at a time."""
     axes, longest, factor = lane_axes(params), (stop - start).max(), spec.at.factor
 
     def normals_of(role: int, numbers: Real, count: int) -> Array:
         index = jnp.arange(count, dtype=jnp.uint32)
-        return random.normal(keys[None, :, None, role], numbers.astype(jnp.uint32)[:, :, None], index)
+        return random.normal(
+            keys[None, :, None, role], numbers.astype(jnp.uint32)[:, :, None], index
+        )
 
     def jitter_of(numbers: Real) -> More:
         """Noise on the steps along the known directions, (…, p, r + c)."""
@@ -195,14 +274,25 @@ def advance_group(
         if not at.form.jitter:
             return None
         count = at.p * (at.rank + at.columns)
-        return normals_of(2, numbers, count).reshape(*numbers.shape, at.p, at.rank + at.columns)
+        return normals_of(2, numbers, count).reshape(
+            *numbers.shape, at.p, at.rank + at.columns
+        )
 
     def keys_of(numbers: Real) -> More:
         """Keys of a rule that draws random numbers, one for each step."""
-        return random.rule_key(keys[None, :, 2], numbers) if spec.at.kernel.draws else None
+        return (
+            random.rule_key(keys[None, :, 2], numbers) if spec.at.kernel.draws else None
+        )
 
     def single(
-        params: ChainNumbers, stop: Real, carry: Tree, number: Real, source: Tree, T: Tree, jitter: More, own: More
+        params: ChainNumbers,
+        stop: Real,
+        carry: Tree,
+        number: Real,
+        source: Tree,
+        T: Tree,
+        jitter: More,
+        own: More,
     ) -> Tree:
         """One step of one seed, from the normals of its batch where they are held, else from their key."""
         here = params.now(carry[0])
@@ -224,13 +314,21 @@ def advance_group(
         def body(carry: Tree, xs: Tree) -> tuple[Tree, None]:
             return every(params, stop, carry, *xs), None
 
-        return jax.lax.scan(body, carry, (numbers, normals, T, jitter_of(numbers), keys_of(numbers)))[0]
+        return jax.lax.scan(
+            body, carry, (numbers, normals, T, jitter_of(numbers), keys_of(numbers))
+        )[0]
 
     def streamed(i: Array, carry: Tree) -> Tree:
         """One step whose batch is drawn chunk by chunk."""
         numbers = start + i
-        T = jax.tree.map(lambda x: x[0], factor.build(normals_of(1, numbers[None], factor.draws), params.table))
-        jitter, drawn = (None if x is None else x[0] for x in (jitter_of(numbers[None]), keys_of(numbers[None])))
+        T = jax.tree.map(
+            lambda x: x[0],
+            factor.build(normals_of(1, numbers[None], factor.draws), params.table),
+        )
+        jitter, drawn = (
+            None if x is None else x[0]
+            for x in (jitter_of(numbers[None]), keys_of(numbers[None]))
+        )
         return every(params, stop, carry, numbers, keys[:, 0], T, jitter, drawn)
 
     if spec.held:
@@ -250,8 +348,13 @@ def brought(rows: Real, rank: int, columns: int) -> Array:
     """
     own, short = rows[..., rank:], columns - (rows.shape[-1] - rank)
     if short < 0:
-        own, short = jnp.swapaxes(jnp.linalg.qr(jnp.swapaxes(own, -1, -2), mode="r"), -1, -2), columns - own.shape[-2]
-    padded = jnp.pad(own, [(0, 0)] * (own.ndim - 1) + [(0, max(short, 0))])[..., :columns]
+        own, short = (
+            jnp.swapaxes(jnp.linalg.qr(jnp.swapaxes(own, -1, -2), mode="r"), -1, -2),
+            columns - own.shape[-2],
+        )
+    padded = jnp.pad(own, [(0, 0)] * (own.ndim - 1) + [(0, max(short, 0))])[
+        ..., :columns
+    ]
     return jnp.concatenate([rows[..., :rank], padded], axis=-1)
 
 
@@ -283,9 +386,16 @@ def gram_factor(method: Chain, task: Task) -> tuple[int, int, GramFactor | GramF
     """Rank of the target, columns of B, and how to draw what the samples have outside both."""
     problem, algorithm, rule = task.problem, task.algorithm, task.algorithm.rule
     most, layout = batches(method, task)[1], layout_of(method, task)
-    count, noise = min(problem.p, most), problem.p if form_of(algorithm).jitter else 0  # in every direction
+    count, noise = (
+        min(problem.p, most),
+        problem.p if form_of(algorithm).jitter else 0,
+    )  # in every direction
     if layout is not None:
-        return layout.L.shape[1], sum(layout.own), GramFactors.of(count + noise, layout.outside)
+        return (
+            layout.L.shape[1],
+            sum(layout.own),
+            GramFactors.of(count + noise, layout.outside),
+        )
     if noise or (rule is not None and rule.sizes):  # a row for every sample
         count = noise + (most if rule is not None and rule.sizes else 0)
     rank = rank_of(problem.P)
@@ -294,12 +404,23 @@ def gram_factor(method: Chain, task: Task) -> tuple[int, int, GramFactor | GramF
 
 
 @float64
-def tail_of(problem: Problem, algorithm: SGD, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> float:
+def tail_of(
+    problem: Problem, algorithm: SGD, Q: np.ndarray, M: np.ndarray, a: np.ndarray
+) -> float:
     """Batch from which on the sums at these overlaps are near their Gaussian limit.
 
     Examples
     --------
-    >>> round(tail_of(Problem("h2(z1)", "h2"), SGD(lr=0.1), np.eye(1), np.zeros((1, 1)), np.ones(1)), 6)
+    >>> round(
+    ...     tail_of(
+    ...         Problem("h2(z1)", "h2"),
+    ...         SGD(lr=0.1),
+    ...         np.eye(1),
+    ...         np.zeros((1, 1)),
+    ...         np.ones(1),
+    ...     ),
+    ...     6,
+    ... )
     54.0
     """
     kernel, L = kernel_of(problem, algorithm), target_frame(problem.P)[0]
@@ -317,17 +438,27 @@ def table_of(method: Chain, task: Task) -> Tree:
     return factor.tables(layout.outside)
 
 
-def compiled_form(method: Chain, task: Task) -> tuple[ChainForm, int, GramFactor | GramFactors]:
+def compiled_form(
+    method: Chain, task: Task
+) -> tuple[ChainForm, int, GramFactor | GramFactors]:
     """What fixes the compiled code of a task: shapes and choices, and steps in a block; and its own Gram factor."""
     problem, algorithm = task.problem, task.algorithm
     least, batch = batches(method, task)
     rank, columns, factor = gram_factor(method, task)
     gaussian = method.batch_sums == "gaussian"
-    plain = problem.inputs.plain and (algorithm.rule is None or not unsummed(algorithm.rule))
+    plain = problem.inputs.plain and (
+        algorithm.rule is None or not unsummed(algorithm.rule)
+    )
     if method.batch_sums == "auto" and plain and least > EXACT_BATCH:
         Q, M, a = (x[0] for x in task.starts())
-        gaussian = least > STREAMED or least > QUIET * tail_of(problem, algorithm, Q, M, a)
-    kernel, form, held = kernel_of(problem, algorithm), form_of(algorithm), 0 if gaussian else batch
+        gaussian = least > STREAMED or least > QUIET * tail_of(
+            problem, algorithm, Q, M, a
+        )
+    kernel, form, held = (
+        kernel_of(problem, algorithm),
+        form_of(algorithm),
+        0 if gaussian else batch,
+    )
     varies = algorithm.batch.schedule is not None
     shape = (kernel, form, problem.p, rank, columns, held)
     if isinstance(factor, GramFactor):
@@ -350,19 +481,29 @@ class ChainStepper(Stepper):
         self.spec, self.block, _ = compiled_form(methods[0], task)
         at, nodes, average, self._sums = self.spec.at, None, None, "exact"
         if self.spec.gaussian:
-            nodes, rule = covariance_nodes(at.kernel, at.rank, at.columns, problem.noise > 0)
+            nodes, rule = covariance_nodes(
+                at.kernel, at.rank, at.columns, problem.noise > 0
+            )
             averager = adapt(problem, algorithm.drive, *task.starts())[0]
-            average, self._sums = averager.engine, f"gaussian (mean: {averager.label}; covariance: {rule})"
+            average, self._sums = (
+                averager.engine,
+                f"gaussian (mean: {averager.label}; covariance: {rule})",
+            )
         tables = [table_of(*pair) for pair in zip(methods, lanes.tasks, strict=True)]
         table = jax.tree.map(lambda *x: lanes.fold(lanes.spread(x)), *tables)
         self.layout = layout_of(methods[0], task)
         blocks: tuple[Array | None, ...] = (None, None)
         if self.layout is not None:
-            L, blocks = self.layout.L, (jnp.asarray(self.layout.scale), jnp.asarray(self.layout.spread))
+            L, blocks = (
+                self.layout.L,
+                (jnp.asarray(self.layout.scale), jnp.asarray(self.layout.spread)),
+            )
         rates = lanes.rates([method.dim for method in methods])
         batch = float(algorithm.batch_at(methods[0].dim))
         frame = (rates, lanes.tempo, L, inverse, table, lanes.noise)
-        self.params = ChainNumbers(*frame, batch, nodes, average, lanes.engine, lanes.watch, *blocks)
+        self.params = ChainNumbers(
+            *frame, batch, nodes, average, lanes.engine, lanes.watch, *blocks
+        )
         noise = (random.Role.DIFFUSION,) if at.form.jitter or at.kernel.draws else ()
         self.streams = lanes.keys(random.Role.FIELDS, random.Role.ORTHOGONAL, *noise)
 
@@ -373,19 +514,29 @@ class ChainStepper(Stepper):
             rank, p = self.spec.at.rank, self.spec.at.p
             if self.layout is not None:
                 return self._held_alike(memory)
-            held = brought(jnp.concatenate([x.W for x in memory.every], axis=-2), rank, columns)
-            parts = [held[..., i * p : (i + 1) * p, :] for i in range(len(memory.every))]
-            return memory.moved([Layers(W, x.a) for W, x in zip(parts, memory.every, strict=True)])
+            held = brought(
+                jnp.concatenate([x.W for x in memory.every], axis=-2), rank, columns
+            )
+            parts = [
+                held[..., i * p : (i + 1) * p, :] for i in range(len(memory.every))
+            ]
+            return memory.moved(
+                [Layers(W, x.a) for W, x in zip(parts, memory.every, strict=True)]
+            )
         Q, M, a = self.lanes.starts()
         if self.layout is None:
             W = np.concatenate(embed(Q, M, self.params.inverse, columns), axis=-1)
         else:
             W = self.layout.place(*self.lanes.block_starts())
-        return Memory.at_rest(self.spec.at.form, self.lanes.fold(W), self.lanes.fold(a), self.params.tempo)
+        return Memory.at_rest(
+            self.spec.at.form, self.lanes.fold(W), self.lanes.fold(a), self.params.tempo
+        )
 
     def run(self, carry: Tree, start: Real, stop: Real) -> Tree:
         """Compiled steps."""
-        return advance(self.spec, self.block, self.params, self.streams, carry, start, stop)
+        return advance(
+            self.spec, self.block, self.params, self.streams, carry, start, stop
+        )
 
     def snapshot(self, state: Memory) -> Snapshot:
         """Overlaps of all seeds."""
@@ -393,7 +544,11 @@ class ChainStepper(Stepper):
         seen: list[Any] = []
         for layers in (x for x in (state.now, state.average) if x is not None):
             W, a = (self.lanes.unfold(x)[:, None] for x in layers)
-            seen += [*map(np.asarray, overlaps(W, self.params.L, self.params.scale)), a, None]
+            seen += [
+                *map(np.asarray, overlaps(W, self.params.L, self.params.scale)),
+                a,
+                None,
+            ]
         snapshot = Snapshot(*seen)
         if self.layout is None:
             return snapshot
@@ -404,7 +559,11 @@ class ChainStepper(Stepper):
         """What an earlier stage left, in the same coordinates."""
         if memory.now.W.shape[-1] != self.spec.at.rank + self.spec.at.columns:
             why = "with inputs in blocks a stage carries as many rows as the one before it"
-            raise Refused("Chain", f"{why}: use momentum, or an average, in all of them or in none", ["Vectors"])
+            raise Refused(
+                "Chain",
+                f"{why}: use momentum, or an average, in all of them or in none",
+                ["Vectors"],
+            )
         return memory
 
     def left(self, state: Memory) -> Memory | None:
@@ -483,11 +642,19 @@ class Chain(Stackable):
             return "jax"
         exact, blocks = spec.held and not spec.gaussian, spec.at.blocks
         reason = unwritten(task.problem, task.algorithm, spec.at, exact, spec.quantity)
-        if reason is None and not on_cpu and self.engine != "compiled" and spec.at.batch <= spec.at.p and not blocks:
+        if (
+            reason is None
+            and not on_cpu
+            and self.engine != "compiled"
+            and spec.at.batch <= spec.at.p
+            and not blocks
+        ):
             return "device"
         reason = reason or no_machine_code()
         if reason is not None and self.engine == "compiled":
-            raise InputError(f"Argument `engine` = 'compiled' has no code for this task: {reason}; use engine='jax'.")
+            raise InputError(
+                f"Argument `engine` = 'compiled' has no code for this task: {reason}; use engine='jax'."
+            )
         return "compiled" if reason is None else "jax"
 
     @classmethod
@@ -504,7 +671,10 @@ class Chain(Stackable):
             reason = unsummed(rule) if self.batch_sums == "gaussian" else None
             if reason is not None:
                 return reason
-            if rule.sizes and (algorithm.batch_at(self.dim) > LARGEST_SIZED or algorithm.batch.schedule is not None):
+            if rule.sizes and (
+                algorithm.batch_at(self.dim) > LARGEST_SIZED
+                or algorithm.batch.schedule is not None
+            ):
                 return (
                     f"the rule {rule} sees the length of every input, for which the chain draws the Gram matrix of a "
                     f"whole batch: {LARGEST_SIZED} samples at most, of constant number"
@@ -516,7 +686,14 @@ class Chain(Stackable):
         spec, block, _ = compiled_form(self, task)
         if spec.gaussian or spec.at.form.rule is not None or spec.at.blocks:
             return None
-        return spec, block, task.problem.gram, len(task.points), task.clocks.form, self.chosen(task, spec)
+        return (
+            spec,
+            block,
+            task.problem.gram,
+            len(task.points),
+            task.clocks.form,
+            self.chosen(task, spec),
+        )
 
     def prepare_stack(self, pairs: Sequence[tuple[Chain, Task]]) -> Evolution:
         """Set up the rows and the random streams."""
@@ -528,17 +705,26 @@ class Chain(Stackable):
             return Stepwise(lanes, ChainStepper(methods, lanes))
         stepper: type[WrittenStepper] = DeviceStepper
         if chosen == "compiled":
-            from twolayer.compiled.advance import CompiledStepper as stepper  # loads LLVM
+            from twolayer.compiled.advance import (
+                CompiledStepper as stepper,
+            )  # loads LLVM
         lanes, tables = Lanes(tasks, 1), [table_of(*pair) for pair in pairs]
         layout = layout_of(self, tasks[0])
-        return Stepwise(lanes, stepper(spec.at, lanes, [method.dim for method in methods], tables, layout))
+        return Stepwise(
+            lanes,
+            stepper(spec.at, lanes, [method.dim for method in methods], tables, layout),
+        )
 
     def cost(self, task: Task) -> float:
         """Steps, each of O(n_b p (p + k) + p³) for every block of the inputs."""
         spec, _, factor = compiled_form(self, task)
         normal, cube = NANOSECONDS[self.chosen(task, spec)]
         cubes = factor.count if isinstance(factor, GramFactors) else 1
-        return float(task.points[-1]) * (normal * (spec.draws + factor.draws) + cube * cubes * spec.at.p**3) * 1e-9
+        return (
+            float(task.points[-1])
+            * (normal * (spec.draws + factor.draws) + cube * cubes * spec.at.p**3)
+            * 1e-9
+        )
 
     def compilation(self, task: Task) -> float:
         """Seconds that the code takes to compile."""

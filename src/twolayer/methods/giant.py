@@ -75,11 +75,13 @@ class GiantSteps(Method):
             return reuse_refused(algorithm)
         rule = algorithm.rule
         if rule is not None and not rule.single:
-            return (
-                f"the rule {rule} is not one of single samples, whose batch averages are what giant steps are made of"
-            )
+            return f"the rule {rule} is not one of single samples, whose batch averages are what giant steps are made of"
         if regime_of(algorithm).name == "giant steps":
-            reason = layers_apart(algorithm) or memory_beyond(algorithm) or no_moment(problem, algorithm, 2)
+            reason = (
+                layers_apart(algorithm)
+                or memory_beyond(algorithm)
+                or no_moment(problem, algorithm, 2)
+            )
             return reason or unaveraged(rule) or two_laws(problem, algorithm)
         return (
             f"giant steps have lr = O(1) and batches of at least order d, such as lr = 0.5, batch = 4*d, but with "
@@ -100,11 +102,13 @@ class GiantSteps(Method):
             return f"the covariances of the band are those of plain gradients, which the rule {algorithm.rule} changes"
         if self.band and form_of(algorithm).carries:
             return "the linearised map of the band has no rows of the step before: use momentum = 0 or band = False"
-        if self.band and (algorithm.second_lr is not None or not algorithm.train_first_layer):
-            return (
-                "the band is that of one lr for all: leave out second_lr and train the first layer, or use band = False"
-            )
-        return super().objection(problem, algorithm) or (no_moment(problem, algorithm, 4) if self.band else None)
+        if self.band and (
+            algorithm.second_lr is not None or not algorithm.train_first_layer
+        ):
+            return "the band is that of one lr for all: leave out second_lr and train the first layer, or use band = False"
+        return super().objection(problem, algorithm) or (
+            no_moment(problem, algorithm, 4) if self.band else None
+        )
 
     def prepare(self, task: Task) -> Evolution:
         """Read lr and α off the laws."""
@@ -113,8 +117,12 @@ class GiantSteps(Method):
         norm = 1 / batch.coefficient if batch.exponent < 1 + 1e-9 else 0.0
         weights = Weights(norm, 0.0, True, problem.noise)
         rates = coefficients_of(algorithm, problem.divisor, None)
-        blocks = None if problem.inputs.plain else blocks_of(problem.inputs, task.start.P)
-        return mean_steps(task, Precision.of(self), rates, weights, Terms(band=self.band), blocks)
+        blocks = (
+            None if problem.inputs.plain else blocks_of(problem.inputs, task.start.P)
+        )
+        return mean_steps(
+            task, Precision.of(self), rates, weights, Terms(band=self.band), blocks
+        )
 
     def cost(self, task: Task) -> float:
         """One evaluation of the averages for every step, and the linearised map for a band."""
@@ -123,5 +131,9 @@ class GiantSteps(Method):
 
     def footprint(self, task: Task) -> int:
         """With a band, also the covariance of all F overlaps at the save points."""
-        band = 8 * len(task.points) * size_of(task.problem.p, task.problem.k) ** 2 if self.band else 0
+        band = (
+            8 * len(task.points) * size_of(task.problem.p, task.problem.k) ** 2
+            if self.band
+            else 0
+        )
         return super().footprint(task) + band

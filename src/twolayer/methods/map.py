@@ -70,8 +70,18 @@ def reuse_refused(algorithm: SGD) -> str:
 def affine(problem: Problem, algorithm: SGD) -> bool:
     """Whether the mean of a step is linear in the overlaps: iterated means are then exact, whatever fluctuates."""
     sigma, h = problem.activation.polynomial, problem.target.polynomial
-    linear = sigma is not None and len(sigma) <= 2 and h is not None and max(map(sum, h), default=0) <= 1
-    return linear and algorithm.loss.name == "squared" and algorithm.rule is None and not algorithm.train_second_layer
+    linear = (
+        sigma is not None
+        and len(sigma) <= 2
+        and h is not None
+        and max(map(sum, h), default=0) <= 1
+    )
+    return (
+        linear
+        and algorithm.loss.name == "squared"
+        and algorithm.rule is None
+        and not algorithm.train_second_layer
+    )
 
 
 @register_method
@@ -110,7 +120,9 @@ class Map(Method):
     log2_points: int | None = None
     stepwise: ClassVar[bool] = True
     hands_over: ClassVar[bool] = True
-    in_comparisons: ClassVar[bool] = False  # as many evaluations of the averages as there are steps
+    in_comparisons: ClassVar[bool] = (
+        False  # as many evaluations of the averages as there are steps
+    )
     papers: ClassVar[tuple[str, ...]] = ("arnaboldi2024",)
 
     def __post_init__(self) -> None:
@@ -118,7 +130,11 @@ class Map(Method):
         names = (self.without,) if isinstance(self.without, str) else self.without
         if not isinstance(names, list | tuple):
             reject("without", names, f"some of {', '.join(CORRECTIONS)}")
-        object.__setattr__(self, "without", tuple(choice("without", name, CORRECTIONS) for name in names))
+        object.__setattr__(
+            self,
+            "without",
+            tuple(choice("without", name, CORRECTIONS) for name in names),
+        )
         check_precision(self)
 
     @classmethod
@@ -132,7 +148,11 @@ class Map(Method):
             )
         if algorithm.reused:
             return reuse_refused(algorithm)
-        reason = memory_beyond(algorithm) or no_moment(problem, algorithm, 4) or unaveraged(rule)
+        reason = (
+            memory_beyond(algorithm)
+            or no_moment(problem, algorithm, 4)
+            or unaveraged(rule)
+        )
         return reason or two_laws(problem, algorithm, fluctuating=True)
 
     @classmethod
@@ -147,18 +167,30 @@ class Map(Method):
         norm = self.dim / batch if "norm" not in self.without else 0.0
         weights = Weights(norm, 1 / batch, "pairs" not in self.without, problem.noise)
         rates = coefficients_of(algorithm, problem.divisor, self.dim)
-        blocks = None if problem.inputs.plain else blocks_of(problem.inputs, task.start.P, self.dim)
+        blocks = (
+            None
+            if problem.inputs.plain
+            else blocks_of(problem.inputs, task.start.P, self.dim)
+        )
         terms = self._terms if blocks is None else self._terms._replace(ratio=False)
         evolution = mean_steps(task, Precision.of(self), rates, weights, terms, blocks)
-        exact = not form_of(algorithm).normalises and (task.points[-1] <= 1 or affine(problem, algorithm))
-        loudest = task.clocks.steps_line.check(int(task.points[-1])).loudest if algorithm.scheduled else 1.0
+        exact = not form_of(algorithm).normalises and (
+            task.points[-1] <= 1 or affine(problem, algorithm)
+        )
+        loudest = (
+            task.clocks.steps_line.check(int(task.points[-1])).loudest
+            if algorithm.scheduled
+            else 1.0
+        )
         step = evolution.motion.equation().step
         if isinstance(step, BlockMeanStep):
             size = 0.0 if exact else block_fluctuation(step, task, loudest)
         else:
             size = 0.0 if exact else fluctuation(step, task, loudest)
         if not size <= LARGEST_FLUCTUATION:
-            raise Refused("Map", self._scattered(algorithm, batch, size), ["Chain", "Vectors"])
+            raise Refused(
+                "Map", self._scattered(algorithm, batch, size), ["Chain", "Vectors"]
+            )
         return evolution
 
     def _scattered(self, algorithm: SGD, batch: int, size: float) -> str:
@@ -182,9 +214,15 @@ class Map(Method):
 def block_fluctuation(map_: BlockMeanStep, task: Task, loudest: float) -> float:
     """The same where inputs have blocks."""
     nodes = StepNodes.of(task.problem, task.algorithm)
-    step = dataclasses.replace(map_, form=map_.form.flow, terms=Terms(), nodes=nodes, tempo=None)
+    step = dataclasses.replace(
+        map_, form=map_.form.flow, terms=Terms(), nodes=nodes, tempo=None
+    )
     starts = Rows(*task.block_starts(), task.starts()[2])
-    return float(jax.jit(lambda y: jax.lax.map(lambda x: step.fluctuation(x, loudest), y))(starts).max())
+    return float(
+        jax.jit(lambda y: jax.lax.map(lambda x: step.fluctuation(x, loudest), y))(
+            starts
+        ).max()
+    )
 
 
 def fluctuation(map_: MeanStep, task: Task, loudest: float = 1.0) -> float:
@@ -196,7 +234,13 @@ def fluctuation(map_: MeanStep, task: Task, loudest: float = 1.0) -> float:
     rates = map_.rates._replace(step=map_.rates.step * np.sqrt(loudest))
     # numbers are data: one compilation serves all rates and batches
     rates, weights = jax.tree.map(jnp.asarray, (rates, map_.weights))
-    parts: Options = {"form": map_.form.flow, "terms": Terms(), "nodes": nodes, "light": None, "tempo": None}
+    parts: Options = {
+        "form": map_.form.flow,
+        "terms": Terms(),
+        "nodes": nodes,
+        "light": None,
+        "tempo": None,
+    }
     step = dataclasses.replace(map_, rates=rates, weights=weights, **parts)
     return float(jnp.sqrt(_relative_variances(step, task.starts()).max()))
 
@@ -211,6 +255,8 @@ def _relative_variances(step: MeanStep, starts: Tree) -> Real:
         assert step.nodes is not None
         own = step.nodes.own_covariance(*step.around(now, done))
         norm = jnp.diagonal(done.rows.gram) / done.scale**2
-        return jnp.diagonal(own.norms) * step.rates.step**2 * step.weights.single / norm**2
+        return (
+            jnp.diagonal(own.norms) * step.rates.step**2 * step.weights.single / norm**2
+        )
 
     return jax.lax.map(of_one, starts)

@@ -33,7 +33,15 @@ from jax import Array
 
 from twolayer.equations.block_refusals import rules_of_rotations
 from twolayer.equations.increment_kernel import Push
-from twolayer.equations.optimiser_step import Form, Layers, Limit, as_data, form_of, limit_in, row_motion
+from twolayer.equations.optimiser_step import (
+    Form,
+    Layers,
+    Limit,
+    as_data,
+    form_of,
+    limit_in,
+    row_motion,
+)
 from twolayer.gaussian.engines import SECONDS_PER_TERM
 from twolayer.gaussian.ensemble import Cloud, Ensemble, Velocity
 from twolayer.gaussian.ensemble_rules import INTERACTIONS, Fineness, Wide
@@ -44,7 +52,14 @@ from twolayer.loops.scheduled_flow import integrated
 from twolayer.loops.windows import Motion, Pace, Windows
 from twolayer.methods.ode import ODE
 from twolayer.numerics.arguments import Json, Notes
-from twolayer.numerics.errors import InputError, choice, finite_number, keep_integers, positive_integer, require
+from twolayer.numerics.errors import (
+    InputError,
+    choice,
+    finite_number,
+    keep_integers,
+    positive_integer,
+    require,
+)
 from twolayer.numerics.types import Number, Real
 from twolayer.task.algorithm import SGD
 from twolayer.task.losses import Loss
@@ -70,7 +85,9 @@ class BlockParts(NamedTuple):
 
     def fields(self, y: Cloud) -> Cloud:
         """What the fields see of the rows, which no longer tells the blocks of the orthogonal parts."""
-        return Cloud(y.A * self.scale, jnp.sqrt((self.variance * y.s**2).sum(-1)), y.a, y.weights)
+        return Cloud(
+            y.A * self.scale, jnp.sqrt((self.variance * y.s**2).sum(-1)), y.a, y.weights
+        )
 
     def push(self, y: Cloud, seen: Cloud, rates: Velocity) -> Array:
         """What the rows feel, (n, r + b): every coordinate by its own standard deviation."""
@@ -106,14 +123,22 @@ class Drift(Equation):
             return jnp.sqrt(self.neurons * (y.weights @ M**2).sum())
         if quantity == "alignment":
             return M[0, 0]
-        return self.ensemble(self._fields(y)).excess_risk + (self.irreducible if quantity == "risk" else 0.0)
+        return self.ensemble(self._fields(y)).excess_risk + (
+            self.irreducible if quantity == "risk" else 0.0
+        )
 
     def __call__(self, t: Number, y: Cloud, args: object = None) -> Cloud:
         """dy/dt."""
         seen = self._fields(y)
         rates = self.ensemble(seen)
-        push = jnp.column_stack([rates.A, rates.s]) if self.parts is None else self.parts.push(y, seen, rates)
-        rows = Layers(jnp.column_stack([y.A, y.s]), y.a)  # a particle is a row of few coordinates
+        push = (
+            jnp.column_stack([rates.A, rates.s])
+            if self.parts is None
+            else self.parts.push(y, seen, rates)
+        )
+        rows = Layers(
+            jnp.column_stack([y.A, y.s]), y.a
+        )  # a particle is a row of few coordinates
         moved = row_motion(self.form, self.limit, rows, Push(push, rates.a))
         r = y.A.shape[1]
         beside = moved.W[:, r] if self.parts is None else moved.W[:, r:]
@@ -128,7 +153,9 @@ def _count(task: Task) -> int:
 @eqx.filter_jit
 def _risks(drift: Drift, states: Cloud) -> Array:
     """Excess risks of states with leading axes (seeds, save points)."""
-    return jax.lax.map(lambda row: jax.lax.map(lambda y: drift.watched("excess_risk", y), row), states)
+    return jax.lax.map(
+        lambda row: jax.lax.map(lambda y: drift.watched("excess_risk", y), row), states
+    )
 
 
 class SharedFields(NamedTuple):
@@ -151,7 +178,12 @@ def frame_of(task: Task) -> SharedFields:
     own = [L for L, _ in every]
     scale = np.repeat(root, [L.shape[1] for L in own])
     L = np.concatenate([s * x for s, x in zip(root, own, strict=True)], axis=1)
-    return SharedFields(L, [inverse for _, inverse in every], own, BlockParts(scale, np.asarray(inputs.variances)))
+    return SharedFields(
+        L,
+        [inverse for _, inverse in every],
+        own,
+        BlockParts(scale, np.asarray(inputs.variances)),
+    )
 
 
 class CloudMotion(Motion):
@@ -173,7 +205,11 @@ class CloudMotion(Motion):
         """What the worst of several clouds needs, and its error."""
         errors = []
         for cloud in zip(*clouds, strict=True):
-            seen = Cloud(*cloud) if self.frame.parts is None else self.frame.parts.fields(Cloud(*cloud))
+            seen = (
+                Cloud(*cloud)
+                if self.frame.parts is None
+                else self.frame.parts.fields(Cloud(*cloud))
+            )
             fineness, error = self.wide.adapt(seen, self.method.tolerance, fineness)
             errors.append(error)
         return fineness, max(errors)
@@ -182,18 +218,39 @@ class CloudMotion(Motion):
         """A, √q, a and weights of all starts; the neurons of overlaps are particles of equal weight."""
         task, start = self.task, self.task.start
         if isinstance(start, Particles):
-            a = task.problem.replace(width=start.n).a(task.seed) if start.a is None else start.a
-            one = (start.m @ self.frame.inverses[0].T, np.sqrt(start.q), a, start.weights)
-            return Cloud(*(np.broadcast_to(x, (task.seeds, *x.shape)).copy() for x in one))
+            a = (
+                task.problem.replace(width=start.n).a(task.seed)
+                if start.a is None
+                else start.a
+            )
+            one = (
+                start.m @ self.frame.inverses[0].T,
+                np.sqrt(start.q),
+                a,
+                start.weights,
+            )
+            return Cloud(
+                *(np.broadcast_to(x, (task.seeds, *x.shape)).copy() for x in one)
+            )
         _, M, a = task.starts()
         if self.frame.parts is not None:
             Q, M = task.block_starts()
             A = [M[:, i] @ inverse.T for i, inverse in enumerate(self.frame.inverses)]
-            apart = [np.diagonal(Q[:, i], axis1=-2, axis2=-1) - (x**2).sum(-1) for i, x in enumerate(A)]
+            apart = [
+                np.diagonal(Q[:, i], axis1=-2, axis2=-1) - (x**2).sum(-1)
+                for i, x in enumerate(A)
+            ]
             beside = np.sqrt(np.maximum(np.stack(apart, -1), 0.0))
-            return Cloud(np.concatenate(A, -1), beside, a, np.full_like(a, 1 / a.shape[1]))
+            return Cloud(
+                np.concatenate(A, -1), beside, a, np.full_like(a, 1 / a.shape[1])
+            )
         q = np.broadcast_to(np.diagonal(start.Q_perp, axis1=-2, axis2=-1), a.shape)
-        return Cloud(M @ self.frame.inverses[0].T, np.sqrt(np.maximum(q, 0.0)), a, np.full_like(a, 1 / a.shape[1]))
+        return Cloud(
+            M @ self.frame.inverses[0].T,
+            np.sqrt(np.maximum(q, 0.0)),
+            a,
+            np.full_like(a, 1 / a.shape[1]),
+        )
 
     def start(self) -> Cloud:
         """The particles of all starts."""
@@ -204,9 +261,24 @@ class CloudMotion(Motion):
         problem, algorithm = self.task.problem, self.task.algorithm
         limit = as_data(limit_in(regime_of(algorithm), algorithm, problem.divisor))
         # arrays, not floats: they are data of the compiled code
-        noise, L, neurons = (jnp.asarray(x, float) for x in (irreducible(problem), self.frame.L, problem.p))
-        parts = None if self.frame.parts is None else BlockParts(*map(jnp.asarray, self.frame.parts))
-        return Drift(self.wide.build(self.fineness)[0], limit, noise, L, neurons, parts, form_of(algorithm).flow)
+        noise, L, neurons = (
+            jnp.asarray(x, float)
+            for x in (irreducible(problem), self.frame.L, problem.p)
+        )
+        parts = (
+            None
+            if self.frame.parts is None
+            else BlockParts(*map(jnp.asarray, self.frame.parts))
+        )
+        return Drift(
+            self.wide.build(self.fineness)[0],
+            limit,
+            noise,
+            L,
+            neurons,
+            parts,
+            form_of(algorithm).flow,
+        )
 
     def refine(self, end: Cloud) -> bool:
         """Finer nodes or more orders, if the present ones are too coarse here."""
@@ -224,15 +296,28 @@ class CloudMotion(Motion):
         scale, variance = map(np.asarray, self.frame.parts)
         M = (scale * A) @ self.frame.L.T
         ends = np.cumsum([L.shape[1] for L in self.frame.own])[:-1]
-        blocks = [x @ L.T for x, L in zip(np.split(A, ends, -1), self.frame.own, strict=True)]
+        blocks = [
+            x @ L.T for x, L in zip(np.split(A, ends, -1), self.frame.own, strict=True)
+        ]
         norm = ((scale * A) ** 2).sum(-1) + q @ variance
         apart = norm - ((M @ pseudo_inverse(self.task.problem.P)) * M).sum(-1)
-        return Measure(M, np.maximum(apart, 0.0), a, risk, np.stack(blocks, 2), np.moveaxis(q, -1, 2))
+        return Measure(
+            M,
+            np.maximum(apart, 0.0),
+            a,
+            risk,
+            np.stack(blocks, 2),
+            np.moveaxis(q, -1, 2),
+        )
 
     def notes(self, pace: Pace) -> Notes:
         """The rule and its error."""
         ensemble, _ = self.wide.build(self.fineness)
-        return {"regime": "mean field", "engine": ensemble.label, "engine_error": self.worst}
+        return {
+            "regime": "mean field",
+            "engine": ensemble.label,
+            "engine_error": self.worst,
+        }
 
 
 @register_method
@@ -276,7 +361,11 @@ class MeanField(Method):
     tolerance: float = 1e-6
     log2_points: int = 14
     max_steps: int = 100_000
-    papers: ClassVar[tuple[str, ...]] = ("arnaboldi2023dimensionless", "mei2018", "chizat2018")
+    papers: ClassVar[tuple[str, ...]] = (
+        "arnaboldi2023dimensionless",
+        "mei2018",
+        "chizat2018",
+    )
     takes_particles: ClassVar[bool] = True
     in_comparisons: ClassVar[bool] = False
 
@@ -285,10 +374,20 @@ class MeanField(Method):
             object.__setattr__(self, "dim", math.inf)
         else:
             object.__setattr__(self, "dim", positive_integer("dim", self.dim))
-        require(isinstance(self.self_interaction, bool), "self_interaction", self.self_interaction, "True or False")
+        require(
+            isinstance(self.self_interaction, bool),
+            "self_interaction",
+            self.self_interaction,
+            "True or False",
+        )
         choice("interaction", self.interaction, INTERACTIONS)
         for name in ("rtol", "tolerance"):
-            finite_number(name, getattr(self, name), minimum=1e-14, accepted="a number from 1e-14 on")
+            finite_number(
+                name,
+                getattr(self, name),
+                minimum=1e-14,
+                accepted="a number from 1e-14 on",
+            )
         keep_integers(self, 4, "log2_points")
         keep_integers(self, 1, "max_steps")
 
@@ -332,7 +431,9 @@ class MeanField(Method):
                 f"the inputs are {problem.inputs}, so orthogonal parts of neurons are not uniform on one sphere: use "
                 "dim = inf, where they have no overlaps"
             )
-        if algorithm.loss.student is None and (self.dimension is not None or self.self_interaction):
+        if algorithm.loss.student is None and (
+            self.dimension is not None or self.self_interaction
+        ):
             return (
                 f"the loss {algorithm.loss.name!r} is not quadratic in the output, so the average over the directions "
                 "of all other neurons does not reduce to pairs: use dim = inf, where outputs do not fluctuate"
@@ -347,16 +448,38 @@ class MeanField(Method):
         """What builds the average of a ``task`` over so many ``particles``."""
         frame = frame_of(task)
         return self.average(
-            task.as_trained.problem, task.algorithm.loss, particles, None if frame.parts is None else frame.L
+            task.as_trained.problem,
+            task.algorithm.loss,
+            particles,
+            None if frame.parts is None else frame.L,
         )
 
-    def average(self, problem: Problem, loss: Loss, particles: int, frame: np.ndarray | None = None) -> Wide:
+    def average(
+        self,
+        problem: Problem,
+        loss: Loss,
+        particles: int,
+        frame: np.ndarray | None = None,
+    ) -> Wide:
         """The same for a ``problem`` and a ``loss``, over so many ``particles`` and the fields of a ``frame``."""
         rest, own = self.dim - rank_of(problem.P), self.self_interaction
         if problem.labels.flips and loss.student is not None:
             # single samples play no role: only the mean label counts
-            problem = problem.replace(target=problem.target.scaled(problem.labels.keep), gram=problem.P, flips=0.0)
-        return Wide(problem, loss, rest, particles, own, self.interaction, self.log2_points, frame)
+            problem = problem.replace(
+                target=problem.target.scaled(problem.labels.keep),
+                gram=problem.P,
+                flips=0.0,
+            )
+        return Wide(
+            problem,
+            loss,
+            rest,
+            particles,
+            own,
+            self.interaction,
+            self.log2_points,
+            frame,
+        )
 
     def cost(self, task: Task) -> float:
         """A hundred evaluations of the averages, or so."""
@@ -365,11 +488,17 @@ class MeanField(Method):
     def footprint(self, task: Task) -> int:
         """Bytes: m, q and a at every save point, three times over, copies of the integrator, and one evaluation."""
         n, k = _count(task), task.problem.k * task.problem.inputs.count
-        return int(24 * len(task.points) * n * (k + 2) + 8 * (COPIES * n * (k + 3) + self.wide(task, n).held))
+        return int(
+            24 * len(task.points) * n * (k + 2)
+            + 8 * (COPIES * n * (k + 3) + self.wide(task, n).held)
+        )
 
     def describe(self) -> Json:
         """The knobs as plain values; an infinite dimension as a word."""
-        return {**super().describe(), "dim": "inf" if math.isinf(self.dim) else self.dim}
+        return {
+            **super().describe(),
+            "dim": "inf" if math.isinf(self.dim) else self.dim,
+        }
 
     def prepare(self, task: Task) -> Evolution:
         """Choose nodes and orders at the start."""

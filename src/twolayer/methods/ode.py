@@ -23,9 +23,21 @@ from twolayer.equations.block_refusals import rules_of_rotations
 from twolayer.equations.blocks import blocks_of
 from twolayer.equations.optimiser_step import Limit
 from twolayer.equations.state import Overlap
-from twolayer.gaussian.engines import SECONDS_PER_TERM, Averager, Engine, compile_seconds, select
+from twolayer.gaussian.engines import (
+    SECONDS_PER_TERM,
+    Averager,
+    Engine,
+    compile_seconds,
+    select,
+)
 from twolayer.loops.adagrad import AdaptiveMotion
-from twolayer.loops.refined_averages import AveragedMotion, Averaging, Precision, averaged, check_precision
+from twolayer.loops.refined_averages import (
+    AveragedMotion,
+    Averaging,
+    Precision,
+    averaged,
+    check_precision,
+)
 from twolayer.loops.runge_kutta import Equation
 from twolayer.loops.scheduled_flow import integrated
 from twolayer.loops.stopping import watched_value
@@ -38,7 +50,12 @@ from twolayer.task.algorithm import SGD
 from twolayer.task.heavy_tails import no_moment, two_laws
 from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
 from twolayer.task.problem import Problem
-from twolayer.task.regimes import instead_of_memory, layers_apart, memory_beyond, regime_of
+from twolayer.task.regimes import (
+    instead_of_memory,
+    layers_apart,
+    memory_beyond,
+    regime_of,
+)
 from twolayer.task.rules import unaveraged
 from twolayer.task.scaling import Scaling
 
@@ -70,7 +87,9 @@ class Field(Equation):
 class ODEMotion(AveragedMotion):
     """Overlaps of all starts."""
 
-    def __init__(self, task: Task, averaging: Averaging, limit: Limit | None = None) -> None:
+    def __init__(
+        self, task: Task, averaging: Averaging, limit: Limit | None = None
+    ) -> None:
         self.task, self.averaging, self.limit = task, averaging, limit
         inputs = task.problem.inputs
         self.blocks = None if inputs.plain else blocks_of(inputs, task.start.P)
@@ -78,27 +97,45 @@ class ODEMotion(AveragedMotion):
     def start(self) -> Overlap:
         """The starts."""
         Q, M, a = self.task.starts()
-        return Overlap(Q, M, a) if self.blocks is None else Overlap(*self.task.block_starts(), a)
+        return (
+            Overlap(Q, M, a)
+            if self.blocks is None
+            else Overlap(*self.task.block_starts(), a)
+        )
 
     def equation(self) -> Field:
         """Averages at the present order, with the rates of the regime."""
-        engine, noise = self.averaging.averager.engine, jnp.asarray(self.task.problem.noise, float)
+        engine, noise = (
+            self.averaging.averager.engine,
+            jnp.asarray(self.task.problem.noise, float),
+        )
         problem = self.task.as_trained.problem
-        right = field_with(engine, problem, self.task.algorithm, self.limit, self.blocks)
+        right = field_with(
+            engine, problem, self.task.algorithm, self.limit, self.blocks
+        )
         return Field(right, self.averaging.watcher, noise)
 
     def refine(self, end: Overlap) -> bool:
         """Finer averages, if the present ones are too coarse."""
-        return self.averaging.refine(end if self.blocks is None else self.blocks.fields(end))
+        return self.averaging.refine(
+            end if self.blocks is None else self.blocks.fields(end)
+        )
 
     def seen(self, states: Overlap) -> Snapshot:
         """The overlaps at save points."""
         Q, M, a = map(np.asarray, states)
-        return Snapshot(Q, M, a) if self.blocks is None else Snapshot.in_blocks(self.task.problem.inputs, Q, M, a)
+        return (
+            Snapshot(Q, M, a)
+            if self.blocks is None
+            else Snapshot.in_blocks(self.task.problem.inputs, Q, M, a)
+        )
 
     def notes(self, pace: Pace) -> Notes:
         """The regime, and the averages."""
-        return {"regime": regime_of(self.task.algorithm).name, **self.averaging.notes(pace)}
+        return {
+            "regime": regime_of(self.task.algorithm).name,
+            **self.averaging.notes(pace),
+        }
 
 
 @register_method
@@ -141,12 +178,19 @@ class ODE(Method):
     rtol: float | None = None
     log2_points: int | None = None
     max_steps: int = 100_000
-    papers: ClassVar[tuple[str, ...]] = ("saad1995", "goldt2019", "veiga2022", "arnaboldi2023dimensionless")
+    papers: ClassVar[tuple[str, ...]] = (
+        "saad1995",
+        "goldt2019",
+        "veiga2022",
+        "arnaboldi2023dimensionless",
+    )
 
     def __post_init__(self) -> None:
         check_precision(self)
         if self.rtol is not None:
-            finite_number("rtol", self.rtol, minimum=1e-14, accepted="a number from 1e-14 on")
+            finite_number(
+                "rtol", self.rtol, minimum=1e-14, accepted="a number from 1e-14 on"
+            )
         keep_integers(self, 1, "max_steps")
 
     @classmethod
@@ -158,18 +202,30 @@ class ODE(Method):
                 f"equation closes on the overlaps; {instead_of_memory(algorithm)}"
             )
         rule = algorithm.rule
-        reason = layers_apart(algorithm) or memory_beyond(algorithm) or no_moment(problem, algorithm, 2)
+        reason = (
+            layers_apart(algorithm)
+            or memory_beyond(algorithm)
+            or no_moment(problem, algorithm, 2)
+        )
         reason = reason or unaveraged(rule) or two_laws(problem, algorithm)
         if reason is not None:
             return reason
         if rule is not None and rule.coordinates == "adam":
             return "Adam divides every coordinate by its own scale, and the overlaps do not tell how these are spread"
-        if rule is not None and rule.coordinates == "sign" and algorithm.batch != Scaling(1.0):
+        if (
+            rule is not None
+            and rule.coordinates == "sign"
+            and algorithm.batch != Scaling(1.0)
+        ):
             return (
                 "the sign of the mean of several gradients depends on all of them at once; with batch = 1 there is an "
                 "equation, for weights that are spread over all coordinates"
             )
-        if rule is not None and rule.adapts is not None and (algorithm.delta != 1 or algorithm.mu != 0):
+        if (
+            rule is not None
+            and rule.adapts is not None
+            and (algorithm.delta != 1 or algorithm.mu != 0)
+        ):
             return "the sum of AdaGrad grows with d² only where lr is of order 1/d and batches are of order one"
         regime = regime_of(algorithm)
         laws = f"lr = {algorithm.lr}, batch = {algorithm.batch}"
@@ -199,7 +255,9 @@ class ODE(Method):
     def cost(self, task: Task) -> float:
         """A few hundred evaluations of the averages, or so, and as many more of a quarter where they are sampled."""
         averager = self._averager(task)
-        return 0.1 + SECONDS_PER_TERM * (1.25 if averager.sampled else 1.0) * averager.engine.work(task.problem.p)
+        return 0.1 + SECONDS_PER_TERM * (
+            1.25 if averager.sampled else 1.0
+        ) * averager.engine.work(task.problem.p)
 
     def compilation(self, task: Task) -> float:
         """That of the averages, most of it."""
@@ -208,7 +266,12 @@ class ODE(Method):
     def _averager(self, task: Task) -> Averager:
         """The averages that a run begins with."""
         points = Precision.of(self).begun(task.problem).points
-        return select(task.as_trained.problem, task.algorithm.mean_drive, self.engine, log2_points=points)
+        return select(
+            task.as_trained.problem,
+            task.algorithm.mean_drive,
+            self.engine,
+            log2_points=points,
+        )
 
     def prepare(self, task: Task) -> Evolution:
         """Choose the engine at the start."""
@@ -217,7 +280,10 @@ class ODE(Method):
         def make(precision: Precision) -> tuple[AveragedMotion, Pace]:
             averaging = Averaging(task, precision, noisy)
             motion: Motion = ODEMotion(task, averaging)
-            if task.algorithm.rule is not None and task.algorithm.rule.adapts is not None:
+            if (
+                task.algorithm.rule is not None
+                and task.algorithm.rule.adapts is not None
+            ):
                 motion = AdaptiveMotion(motion)
             control = (self.rtol or averaging.rtol, self.max_steps, precision.checked)
             return integrated(motion, *control, self.unit(task.algorithm))

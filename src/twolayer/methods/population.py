@@ -43,22 +43,52 @@ from twolayer.equations.optimiser_step import (
 from twolayer.equations.orthogonal import embed
 from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
 from twolayer.gaussian.nodes import target_frame, vanishes
-from twolayer.gaussian.population_gradient import Descent, ReluDescent, descent_of, gradient_error
+from twolayer.gaussian.population_gradient import (
+    Descent,
+    ReluDescent,
+    descent_of,
+    gradient_error,
+)
 from twolayer.loops.mean_step_loop import mean_steps
-from twolayer.loops.refined_averages import AveragedMotion, Averaging, Precision, averaged
+from twolayer.loops.refined_averages import (
+    AveragedMotion,
+    Averaging,
+    Precision,
+    averaged,
+)
 from twolayer.loops.runge_kutta import Equation
 from twolayer.loops.scheduled_flow import integrated
-from twolayer.loops.stepwise import CPU_LANES, Lanes, Stepper, Stepwise, for_each_group, lane_axes
+from twolayer.loops.stepwise import (
+    CPU_LANES,
+    Lanes,
+    Stepper,
+    Stepwise,
+    for_each_group,
+    lane_axes,
+)
 from twolayer.loops.stopping import Watch, accept, watched_value
 from twolayer.loops.windows import Motion, Pace, Windows
 from twolayer.methods.ode import ODEMotion
 from twolayer.numerics.arguments import End, Notes, Save
-from twolayer.numerics.errors import InputError, choice, finite_number, flag, keep_integers
+from twolayer.numerics.errors import (
+    InputError,
+    choice,
+    finite_number,
+    flag,
+    keep_integers,
+)
 from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
 from twolayer.task.heavy_tails import infinite
-from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
+from twolayer.task.method import (
+    Evolution,
+    Method,
+    Outcome,
+    Snapshot,
+    Task,
+    register_method,
+)
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import layers_apart, memory_beyond
 from twolayer.task.schedule_factors import Tempo
@@ -86,14 +116,23 @@ class DescentNumbers(NamedTuple):
     watch: Watch | None
 
 
-def step(spec: DescentForm, params: DescentNumbers, state: Memory) -> tuple[Memory, Real]:
+def step(
+    spec: DescentForm, params: DescentNumbers, state: Memory
+) -> tuple[Memory, Real]:
     """One step of gradient descent, and the largest squared norm met."""
     rates = rates_now(params.rates, params.tempo, state)
-    new, _, size = descend(spec.form, rates, state, params.descent(*state.aimed(spec.form, rates), params.noise))
+    new, _, size = descend(
+        spec.form,
+        rates,
+        state,
+        params.descent(*state.aimed(spec.form, rates), params.noise),
+    )
     return new, size
 
 
-def watched(quantity: str | None, descent: Descent, rows: Layers, noise: Number) -> Real:
+def watched(
+    quantity: str | None, descent: Descent, rows: Layers, noise: Number
+) -> Real:
     """The watched quantity of one start; risks from the rows, to all digits."""
     if quantity in ("risk", "excess_risk"):
         excess = descent.excess_risk(*rows)
@@ -102,14 +141,18 @@ def watched(quantity: str | None, descent: Descent, rows: Layers, noise: Number)
 
 
 @partial(jax.jit, static_argnames="spec")
-def advance(spec: DescentForm, params: DescentNumbers, carry: Tree, start: Real, stop: Real) -> Tree:
+def advance(
+    spec: DescentForm, params: DescentNumbers, carry: Tree, start: Real, stop: Real
+) -> Tree:
     """Steps start … stop − 1 of all groups of starts; all but shared parameters have leading axes (groups, lanes)."""
 
     def single(params: DescentNumbers, stop: Real, carry: Tree, number: Real) -> Tree:
         state, lane = carry
         new, size = step(spec, params, state)
         value = watched(spec.quantity, params.descent, new.now, params.noise)
-        return accept(state, new, lane, size, value, params.watch, number, number < stop)
+        return accept(
+            state, new, lane, size, value, params.watch, number, number < stop
+        )
 
     def group(params: DescentNumbers, carry: Tree, start: Real, stop: Real) -> Tree:
         each = jax.vmap(single, (lane_axes(params), 0, 0, 0))
@@ -146,19 +189,25 @@ class Observer:
         )
         A, B = embed(Q, M, target_frame(problem.P)[1], problem.p)
         # where the start has fewer directions than neurons, rounding must not add one: √1e-17 is not small
-        there = (B**2).sum(1, keepdims=True) > 1e-15 * np.trace(Q, axis1=1, axis2=2)[:, None, None]
+        there = (B**2).sum(1, keepdims=True) > 1e-15 * np.trace(Q, axis1=1, axis2=2)[
+            :, None, None
+        ]
         self.start = Layers(np.concatenate([A, np.where(there, B, 0.0)], axis=2), a)
         self._kept: list[tuple[np.ndarray, np.ndarray]] = []
 
     def see(self, rows: Layers) -> Snapshot:
         """Rows (seeds, n, p, m) at save points as overlaps."""
-        Q, M, orthogonal, risk = map(np.asarray, look(self.descent, *map(jnp.asarray, rows)))
+        Q, M, orthogonal, risk = map(
+            np.asarray, look(self.descent, *map(jnp.asarray, rows))
+        )
         self._kept.append((orthogonal, risk))
         return Snapshot(Q, M, np.asarray(rows.a))
 
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         """Q⊥ and the excess risk at all save points."""
-        orthogonal, risk = (np.concatenate(x, axis=1) for x in zip(*self._kept, strict=True))
+        orthogonal, risk = (
+            np.concatenate(x, axis=1) for x in zip(*self._kept, strict=True)
+        )
         return {
             "Q_perp": (("seed", "time", "neuron", "neuron_"), orthogonal),
             "excess_risk": (("seed", "time"), risk),
@@ -167,7 +216,10 @@ class Observer:
     def notes(self, task: Task) -> Notes:
         """How the averages were taken, and the error of the gradient at the start."""
         point = (*(x[0] for x in task.starts()), task.problem.noise)
-        return {"engine": self.descent.label, "engine_error": gradient_error(self.descent, self.averager, *point)}
+        return {
+            "engine": self.descent.label,
+            "engine_error": gradient_error(self.descent, self.averager, *point),
+        }
 
     def largest_lr(self, task: Task) -> float | None:
         """The lr beyond which steps overshoot: lr (h/N + λ) < 2 (1 + β) with h the largest curvature.
@@ -180,8 +232,12 @@ class Observer:
             curvature = float((rows.a**2).sum()) / (2 * task.problem.divisor)
         else:
             size = rows.W.size
-            jacobian = jax.jacfwd(lambda W: self.descent(W, rows.a, task.problem.noise).first)(rows.W)
-            curvature = -float(np.linalg.eigvalsh(np.asarray(jacobian).reshape(size, size)).min())
+            jacobian = jax.jacfwd(
+                lambda W: self.descent(W, rows.a, task.problem.noise).first
+            )(rows.W)
+            curvature = -float(
+                np.linalg.eigvalsh(np.asarray(jacobian).reshape(size, size)).min()
+            )
         return largest_lr(task.algorithm, task.problem.divisor, curvature)
 
 
@@ -193,7 +249,9 @@ class DescentStepper(Stepper):
         self.observer = Observer(task, method)
         self.spec = DescentForm(form_of(task.algorithm), lanes.quantity)
         rates = lanes.rates([task.clocks.dim or 1])
-        self.params = DescentNumbers(rates, lanes.tempo, lanes.noise, self.observer.descent, lanes.watch)
+        self.params = DescentNumbers(
+            rates, lanes.tempo, lanes.noise, self.observer.descent, lanes.watch
+        )
 
     def start(self) -> Memory:
         """The rows of the starts, or what an earlier stage left."""
@@ -209,7 +267,9 @@ class DescentStepper(Stepper):
 
     def snapshot(self, state: Memory) -> Snapshot:
         """Overlaps of all starts, and what they would lose."""
-        return self.observer.see(Layers(*(self.lanes.unfold(x)[:, None] for x in state.now)))
+        return self.observer.see(
+            Layers(*(self.lanes.unfold(x)[:, None] for x in state.now))
+        )
 
     def left(self, state: Memory) -> Memory | None:
         """The rows before the last step too, where they are carried."""
@@ -264,7 +324,10 @@ class RowMotion(Motion):
     def equation(self) -> RowField:
         """The mean gradient, with the rates of the algorithm."""
         problem, algorithm = self.task.problem, self.task.algorithm
-        limit, noise = as_data(limit_of_flow(algorithm, problem.divisor)), jnp.asarray(problem.noise, float)
+        limit, noise = (
+            as_data(limit_of_flow(algorithm, problem.divisor)),
+            jnp.asarray(problem.noise, float),
+        )
         return RowField(self.observer.descent, limit, noise, form_of(algorithm).flow)
 
     def seen(self, states: Layers) -> Snapshot:
@@ -330,7 +393,9 @@ class Population(Method):
         for name in ("rtol", "tolerance"):
             value = getattr(self, name)
             if value is not None:
-                finite_number(name, value, minimum=1e-14, accepted="a number from 1e-14 on")
+                finite_number(
+                    name, value, minimum=1e-14, accepted="a number from 1e-14 on"
+                )
         keep_integers(self, 4, "log2_points")
         keep_integers(self, 1, "max_steps")
 
@@ -342,17 +407,21 @@ class Population(Method):
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """There are no samples to reuse, and no direction to learn in a zero target."""
-        if algorithm.rule is not None and not (algorithm.rule.relabels and algorithm.loss.student is not None):
+        if algorithm.rule is not None and not (
+            algorithm.rule.relabels and algorithm.loss.student is not None
+        ):
             return f"the rule {algorithm.rule} acts on gradients of samples, and the population loss has none"
         if algorithm.reused:
             return f"samples are reused ({algorithm.reused}), but the population loss is an average over all inputs"
         if np.diagonal(problem.P).min() <= 0:
-            return (
-                "a direction of the target is zero (P_rr = 0), so there is no angle to it and nothing to learn along it"
-            )
+            return "a direction of the target is zero (P_rr = 0), so there is no angle to it and nothing to learn along it"
         if vanishes(problem.target, problem.P):
             return "the target is zero, so there is no direction to learn"
-        tails = infinite(problem, algorithm.loss, 2) if algorithm.loss.student is None else None
+        tails = (
+            infinite(problem, algorithm.loss, 2)
+            if algorithm.loss.student is None
+            else None
+        )
         return tails or memory_beyond(algorithm)
 
     @classmethod
@@ -362,9 +431,13 @@ class Population(Method):
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
         """The flow has one time scale."""
-        return super().objection(problem, algorithm) or (layers_apart(algorithm) if self.flow else None)
+        return super().objection(problem, algorithm) or (
+            layers_apart(algorithm) if self.flow else None
+        )
 
-    def save_points(self, clocks: Clocks, time: End, steps: End, save: Save, alpha: End = None) -> np.ndarray:
+    def save_points(
+        self, clocks: Clocks, time: End, steps: End, save: Save, alpha: End = None
+    ) -> np.ndarray:
         """Steps, or times of the flow; a law for lr needs a dimension to be a number."""
         if self.stepwise and clocks.dim is None and clocks.algorithm.lr.exponent != 0:
             raise InputError(
@@ -393,15 +466,33 @@ class Population(Method):
     def _in_blocks(self, task: Task) -> Evolution:
         """Overlaps in blocks by their mean gradient, as steps or as a flow; nothing is resolved beyond them."""
         problem, algorithm = task.problem, task.algorithm
-        blocks, given = blocks_of(problem.inputs, task.start.P), self.log2_points != LOG2_POINTS
-        precision = Precision(self.engine, 100 * self.tolerance, log2_points=self.log2_points if given else None)
+        blocks, given = (
+            blocks_of(problem.inputs, task.start.P),
+            self.log2_points != LOG2_POINTS,
+        )
+        precision = Precision(
+            self.engine,
+            100 * self.tolerance,
+            log2_points=self.log2_points if given else None,
+        )
         if not self.flow:
             rates = coefficients_of(algorithm, problem.divisor, task.clocks.dim or 1)
-            return mean_steps(task, precision, rates, Weights(0.0, 0.0, True, problem.noise), Terms(), blocks)
+            return mean_steps(
+                task,
+                precision,
+                rates,
+                Weights(0.0, 0.0, True, problem.noise),
+                Terms(),
+                blocks,
+            )
 
         def make(precision: Precision) -> tuple[AveragedMotion, Pace]:
             averaging = Averaging(task, precision, noisy=False)
-            motion = ODEMotion(task, averaging, limit_of_flow(algorithm, problem.divisor))
-            return integrated(motion, self.rtol or averaging.rtol, self.max_steps, precision.checked)
+            motion = ODEMotion(
+                task, averaging, limit_of_flow(algorithm, problem.divisor)
+            )
+            return integrated(
+                motion, self.rtol or averaging.rtol, self.max_steps, precision.checked
+            )
 
         return averaged(make, precision)

@@ -84,7 +84,9 @@ class DiffusionState(NamedTuple):
     clock: Clock | None
 
 
-def scheduled(params: DiffusionNumbers, clock: Clock | None) -> tuple[DiffusionNumbers, Clock | None]:
+def scheduled(
+    params: DiffusionNumbers, clock: Clock | None
+) -> tuple[DiffusionNumbers, Clock | None]:
     """Drift and noise of a time step whose steps of SGD have the rates of their clocks; and the clocks after it."""
     if params.tempo is None or clock is None:
         return params, clock
@@ -94,15 +96,30 @@ def scheduled(params: DiffusionNumbers, clock: Clock | None) -> tuple[DiffusionN
         clock, first, second = carry
         f, n = tempo(clock)
         later = Clock(clock.step + 1, clock.time + eta * f, clock.sample + n)
-        return later, first + f / params.stride, second + f**2 * tempo.count / (n * params.stride)
+        return (
+            later,
+            first + f / params.stride,
+            second + f**2 * tempo.count / (n * params.stride),
+        )
 
     zero = jnp.zeros(())
-    clock, first, second = jax.lax.fori_loop(0, params.stride, tick, (clock, zero, zero))
+    clock, first, second = jax.lax.fori_loop(
+        0, params.stride, tick, (clock, zero, zero)
+    )
     ratio = second / jnp.where(first > 0, first, 1.0)
     limit = params.field.limit
-    paced = Limit(limit.flow * first, limit.noise * second, limit.decay * first, limit.second * first)
+    paced = Limit(
+        limit.flow * first,
+        limit.noise * second,
+        limit.decay * first,
+        limit.second * first,
+    )
     field = dataclasses.replace(params.field, limit=paced)
-    return params._replace(field=field, rho=params.rho * ratio, amplitude=params.amplitude * jnp.sqrt(second)), clock
+    return params._replace(
+        field=field,
+        rho=params.rho * ratio,
+        amplitude=params.amplitude * jnp.sqrt(second),
+    ), clock
 
 
 def pull_back(y: Overlap, inverse: Real, normalised: bool) -> Overlap:
@@ -148,7 +165,12 @@ def kicked(params: DiffusionNumbers, y: Overlap, normals: Real) -> Overlap:
 
 
 def one_step(
-    params: DiffusionNumbers, quantity: str | None, carry: Tree, number: Number, on: bool | Real, normals: Real
+    params: DiffusionNumbers,
+    quantity: str | None,
+    carry: Tree,
+    number: Number,
+    on: bool | Real,
+    normals: Real,
 ) -> Tree:
     """One step of one seed from F normals."""
     (y, clock), lane = carry
@@ -159,30 +181,58 @@ def one_step(
     slope = field.rate(0.0, y)
     guess = jax.tree.map(lambda x, b, n: x + params.dt * b + n, y, slope, kick)
     later = field.rate(0.0, guess)
-    new = jax.tree.map(lambda x, b, c, n: x + params.dt * (b + c) / 2 + n, y, slope, later, kick)
+    new = jax.tree.map(
+        lambda x, b, c, n: x + params.dt * (b + c) / 2 + n, y, slope, later, kick
+    )
     pulled = pull_back if field.blocks is None else pull_back_blocks
     new = pulled(new, params.inverse, field.form.normalises)
     rows, seen = new.Q if field.blocks is None else new.Q.sum(0), field.fields(new)
     size = jnp.maximum(jnp.diagonal(rows).max(), (new.a**2).max())
     value = watched_value(quantity, params.engine, seen.Q, seen.M, new.a, params.noise)
-    return accept(DiffusionState(y, clock), DiffusionState(new, after), lane, size, value, params.watch, number, on)
+    return accept(
+        DiffusionState(y, clock),
+        DiffusionState(new, after),
+        lane,
+        size,
+        value,
+        params.watch,
+        number,
+        on,
+    )
 
 
 @eqx.filter_jit
-def advance(params: DiffusionNumbers, quantity: str | None, keys: Real, carry: Tree, start: Real, stop: Real) -> Tree:
+def advance(
+    params: DiffusionNumbers,
+    quantity: str | None,
+    keys: Real,
+    carry: Tree,
+    start: Real,
+    stop: Real,
+) -> Tree:
     """Steps start … stop − 1 of all groups of seeds; keys, carry, noise and thresholds have axes (groups, lanes)."""
     y = carry[0].y
     packed = pack if params.field.blocks is None else pack_blocks
     size = packed(y.Q[0, 0], y.M[0, 0], y.a[0, 0], params.field.form.trained).shape[0]
     index = jnp.arange(size, dtype=jnp.uint32)
 
-    def group(lanes: DiffusionNumbers, keys: Real, carry: tuple[DiffusionState, Lane], start: Real, stop: Real) -> Tree:
-        def single(params: DiffusionNumbers, key: Real, carry: Tree, number: Real, stop: Real) -> Tree:
+    def group(
+        lanes: DiffusionNumbers,
+        keys: Real,
+        carry: tuple[DiffusionState, Lane],
+        start: Real,
+        stop: Real,
+    ) -> Tree:
+        def single(
+            params: DiffusionNumbers, key: Real, carry: Tree, number: Real, stop: Real
+        ) -> Tree:
             normals = random.normal(key, number.astype(jnp.uint32), index)
             return one_step(params, quantity, carry, number, number < stop, normals)
 
         def body(i: Number, carry: Tree) -> Tree:
-            return jax.vmap(single, (lane_axes(lanes), 0, 0, 0, 0))(lanes, keys[:, 0], carry, start + i, stop)
+            return jax.vmap(single, (lane_axes(lanes), 0, 0, 0, 0))(
+                lanes, keys[:, 0], carry, start + i, stop
+            )
 
         return jax.lax.fori_loop(0, (stop - start).max(), body, carry)
 
@@ -199,17 +249,35 @@ class SDEStepper(Stepper):
         averager = adapt_steps(problem, algorithm.drive, *task.starts())
         plain = problem.inputs.plain
         blocks = None if plain else blocks_of(problem.inputs, task.start.P, dim)
-        spread = spread_of(problem, algorithm) if plain else block_spread_of(problem, algorithm)
-        self._notes = {"engine": averager.label, "covariance": spread.label, "sgd_steps_per_step": stride}
-        eta, limit = algorithm.lr(dim) / problem.divisor, limit_at(algorithm, problem.divisor, dim)
+        spread = (
+            spread_of(problem, algorithm)
+            if plain
+            else block_spread_of(problem, algorithm)
+        )
+        self._notes = {
+            "engine": averager.label,
+            "covariance": spread.label,
+            "sgd_steps_per_step": stride,
+        }
+        eta, limit = (
+            algorithm.lr(dim) / problem.divisor,
+            limit_at(algorithm, problem.divisor, dim),
+        )
         kick = eta * np.sqrt(stride / algorithm.batch_at(dim))
         # arrays, not floats: they are data of the compiled code
-        rho, dt = (jnp.asarray(x, float) for x in (limit.noise / quickening(algorithm), stride * eta))
+        rho, dt = (
+            jnp.asarray(x, float)
+            for x in (limit.noise / quickening(algorithm), stride * eta)
+        )
         amplitude = jnp.array([limit.flow, limit.second]) * kick
         pace = (rho, amplitude, dt, jnp.asarray(stride), lanes.tempo)
         field = field_with(averager.engine, problem, algorithm, limit, blocks)
-        inverse = target_frame(problem.P)[1] if blocks is None else pseudo_inverse(blocks.P)
-        self.params = DiffusionNumbers(field, spread, *pace, inverse, lanes.noise, lanes.engine, lanes.watch)
+        inverse = (
+            target_frame(problem.P)[1] if blocks is None else pseudo_inverse(blocks.P)
+        )
+        self.params = DiffusionNumbers(
+            field, spread, *pace, inverse, lanes.noise, lanes.engine, lanes.watch
+        )
         self.streams = lanes.keys(random.Role.DIFFUSION)
 
     def start(self) -> DiffusionState:
@@ -222,7 +290,9 @@ class SDEStepper(Stepper):
 
     def run(self, carry: Tree, start: Real, stop: Real) -> Tree:
         """Compiled steps."""
-        return advance(self.params, self.lanes.quantity, self.streams, carry, start, stop)
+        return advance(
+            self.params, self.lanes.quantity, self.streams, carry, start, stop
+        )
 
     def snapshot(self, state: DiffusionState) -> Snapshot:
         """Overlaps of all seeds."""
@@ -288,7 +358,9 @@ class SDE(Method):
         """Steps of SGD in one time step, for a ``problem`` and an ``algorithm``."""
         return max(1, round(self.dt * problem.divisor / algorithm.lr(self.dim)))
 
-    def save_points(self, clocks: Clocks, time: End, steps: End, save: Save, alpha: End = None) -> np.ndarray:
+    def save_points(
+        self, clocks: Clocks, time: End, steps: End, save: Save, alpha: End = None
+    ) -> np.ndarray:
         """Steps of SGD, rounded to whole time steps."""
         stride = self.stride(clocks.problem, clocks.algorithm)
         points = save_steps(clocks, time, steps, save, alpha)
@@ -298,4 +370,6 @@ class SDE(Method):
     def prepare(self, task: Task) -> Evolution:
         """Set up drift and covariance."""
         lanes = Lanes([task])
-        return Stepwise(lanes, SDEStepper(self, lanes), self.stride(task.problem, task.algorithm))
+        return Stepwise(
+            lanes, SDEStepper(self, lanes), self.stride(task.problem, task.algorithm)
+        )

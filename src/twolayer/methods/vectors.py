@@ -26,9 +26,24 @@ import numpy as np
 from twolayer.equations.averages import Engine
 from twolayer.equations.block_coordinates import BlockLayout
 from twolayer.equations.increment_kernel import Push, Sample, kernel_of
-from twolayer.equations.optimiser_step import Coefficients, Layers, Memory, Products, descend, form_of, rates_now
+from twolayer.equations.optimiser_step import (
+    Coefficients,
+    Layers,
+    Memory,
+    Products,
+    descend,
+    form_of,
+    rates_now,
+)
 from twolayer.equations.orthogonal import embed, overlaps
-from twolayer.equations.sample_source import INPUTS_AT_ONCE, Batch, SampleForm, draw, draw_again, inputs
+from twolayer.equations.sample_source import (
+    INPUTS_AT_ONCE,
+    Batch,
+    SampleForm,
+    draw,
+    draw_again,
+    inputs,
+)
 from twolayer.gaussian.nodes import target_frame
 from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, for_each_group, lane_axes
 from twolayer.loops.stopping import Watch, accept, watched_value
@@ -48,7 +63,9 @@ __all__ = ["Vectors"]
 
 NS_PER_INPUT, NS_PER_PRODUCT = 3.0, 1.0  # for estimates of cost
 GROUP = 2**18  # seeds in a group times p d: the weights of a group stay in cache
-DEVICE_NUMBERS = 2**28  # weights and inputs of a group on an accelerator, which works on all of them at once
+DEVICE_NUMBERS = (
+    2**28
+)  # weights and inputs of a group on an accelerator, which works on all of them at once
 
 
 class VectorNumbers(NamedTuple):
@@ -96,12 +113,21 @@ def contribution(
 ) -> tuple[Push, Products | None]:
     """What one chunk of samples adds to the batch means of g zᵀ and e σ(λ); ``key`` is for rules that draw."""
     rates = rates_now(params.rates, params.tempo, state.memory)
-    z, star, (W, a) = params.inputs(spec, batch), params.L.shape[1], state.memory.aimed(spec.form, rates)
-    label_noise, rule = spec.kernel.labels.again(params.spoilt(spec, batch), batch.again), spec.kernel.rule
+    z, star, (W, a) = (
+        params.inputs(spec, batch),
+        params.L.shape[1],
+        state.memory.aimed(spec.form, rates),
+    )
+    label_noise, rule = (
+        spec.kernel.labels.again(params.spoilt(spec, batch), batch.again),
+        spec.kernel.rule,
+    )
     # plain products fuse with the step, and the new norms are known without reading W again
     if spec.batch == 1 and rule is None:
         fields = (z * W).sum(-1)
-        push = spec.kernel.push(Sample(fields[None], z[:, :star] @ params.L.T, label_noise), a)
+        push = spec.kernel.push(
+            Sample(fields[None], z[:, :star] @ params.L.T, label_noise), a
+        )
         g = push.first[0]
         products = Products(state.square, g * fields, g**2 * (z * z).sum())
         return Push(g[:, None] * z, push.second[0]), products
@@ -127,65 +153,121 @@ def step(
     """One step of SGD from the batch means; and the largest squared norm met."""
     rates = rates_now(params.rates, params.tempo, state.memory)
     if jitter is not None:
-        mean, products = mean._replace(first=mean.first + spec.form.jitter * jitter), None
+        mean, products = (
+            mean._replace(first=mean.first + spec.form.jitter * jitter),
+            None,
+        )
     memory, square, size = descend(spec.form, rates, state.memory, mean, products)
     return VectorState(memory, square, state.taken + 1), size
 
 
 @partial(jax.jit, static_argnames=("spec",))
-def advance(spec: SampleForm, params: VectorNumbers, keys: Real, carry: Tree, start: Real, stop: Real) -> Tree:
+def advance(
+    spec: SampleForm,
+    params: VectorNumbers,
+    keys: Real,
+    carry: Tree,
+    start: Real,
+    stop: Real,
+) -> Tree:
     """Steps start … stop − 1 of all groups of seeds; all but shared parameters have leading axes (groups, lanes)."""
-    return for_each_group(partial(advance_group, spec), params, keys, carry, start, stop)
+    return for_each_group(
+        partial(advance_group, spec), params, keys, carry, start, stop
+    )
 
 
-def advance_group(spec: SampleForm, params: VectorNumbers, keys: Real, carry: Tree, start: Real, stop: Real) -> Tree:
+def advance_group(
+    spec: SampleForm,
+    params: VectorNumbers,
+    keys: Real,
+    carry: Tree,
+    start: Real,
+    stop: Real,
+) -> Tree:
     """The same for one group."""
     axes = lane_axes(params)
 
     def finish(
-        params: VectorNumbers, keys: Real, carry: Tree, mean: Push, products: Products | None, number: Real, stop: Real
+        params: VectorNumbers,
+        keys: Real,
+        carry: Tree,
+        mean: Push,
+        products: Products | None,
+        number: Real,
+        stop: Real,
     ) -> Tree:
         W, jitter = carry[0].memory.now.W, None
         if spec.form.jitter:
             index = jnp.arange(W.size, dtype=jnp.uint32)
-            jitter = random.normal(keys[-1], jnp.asarray(number).astype(jnp.uint32), index).reshape(W.shape)
+            jitter = random.normal(
+                keys[-1], jnp.asarray(number).astype(jnp.uint32), index
+            ).reshape(W.shape)
         new, size = step(spec, params, carry[0], mean, products, jitter)
         W, a = new.memory.now
         Q, M = overlaps(W, params.L, params.scale)
         value = watched_value(spec.quantity, params.engine, Q, M, a, params.noise)
-        return accept(carry[0], new, carry[1], size, value, params.watch, number, number < stop)
+        return accept(
+            carry[0], new, carry[1], size, value, params.watch, number, number < stop
+        )
 
     def single(
-        params: VectorNumbers, keys: Real, start: Real, stop: Real, carry: Tree, total: Push, batch: Batch, at: Real
+        params: VectorNumbers,
+        keys: Real,
+        start: Real,
+        stop: Real,
+        carry: Tree,
+        total: Push,
+        batch: Batch,
+        at: Real,
     ) -> Tree:
         number, chunk = start + at // spec.chunks, at % spec.chunks
-        key = jax.random.fold_in(random.rule_key(keys[-1], number), chunk) if spec.kernel.draws else None
+        key = (
+            jax.random.fold_in(random.rule_key(keys[-1], number), chunk)
+            if spec.kernel.draws
+            else None
+        )
         part, products = contribution(spec, params, carry[0], batch, chunk, key)
         # the next inputs travel in the carry: inside one body XLA would compute them anew for each of their uses
-        following = draw(spec, keys, start + (at + 1) // spec.chunks, (at + 1) % spec.chunks)
+        following = draw(
+            spec, keys, start + (at + 1) // spec.chunks, (at + 1) % spec.chunks
+        )
         if spec.chunks == 1:
-            return finish(params, keys, carry, part, products, number, stop), total, following
+            return (
+                finish(params, keys, carry, part, products, number, stop),
+                total,
+                following,
+            )
         total = jax.tree.map(jnp.add, total, part)
 
         def last(carry: Tree, total: Push) -> Tree:
-            return finish(params, keys, carry, total, None, number, stop), jax.tree.map(jnp.zeros_like, total)
+            return finish(params, keys, carry, total, None, number, stop), jax.tree.map(
+                jnp.zeros_like, total
+            )
 
-        carry, total = jax.lax.cond(chunk == spec.chunks - 1, last, lambda c, t: (c, t), carry, total)
+        carry, total = jax.lax.cond(
+            chunk == spec.chunks - 1, last, lambda c, t: (c, t), carry, total
+        )
         return carry, total, following
 
     def body(at: Real, loop: Tree) -> Tree:
         carry, total, batch = loop
-        return jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0, None))(params, keys, start, stop, carry, total, batch, at)
+        return jax.vmap(single, (axes, 0, 0, 0, 0, 0, 0, None))(
+            params, keys, start, stop, carry, total, batch, at
+        )
 
     W, a = carry[0].memory.now
     width = spec.dim if spec.chunks > 1 else 0  # a single chunk needs no running sum
     total = Push(jnp.zeros((*W.shape[:-1], width)), jnp.zeros_like(a))
     first = jax.vmap(lambda keys, start: draw(spec, keys, start, 0))(keys, start)
-    return jax.lax.fori_loop(0, (stop - start).max() * spec.chunks, body, (carry, total, first))[0]
+    return jax.lax.fori_loop(
+        0, (stop - start).max() * spec.chunks, body, (carry, total, first)
+    )[0]
 
 
 @partial(jax.jit, static_argnames=("spec",))
-def training_risks(spec: SampleForm, params: VectorNumbers, keys: Real, layers: Layers, taken: Real) -> Tree:
+def training_risks(
+    spec: SampleForm, params: VectorNumbers, keys: Real, layers: Layers, taken: Real
+) -> Tree:
     """½ mean (y − f)² over the samples that come back, (groups, lanes)."""
     scale = 1 / (2 * spec.size)
 
@@ -201,7 +283,9 @@ def training_risks(spec: SampleForm, params: VectorNumbers, keys: Real, layers: 
         return scale * jax.lax.fori_loop(0, spec.visits, body, jnp.zeros(()))
 
     def group(params: VectorNumbers, layers: Layers, taken: Real, keys: Real) -> Tree:
-        return jax.vmap(single, (lane_axes(params), 0, 0, 0))(params, keys, layers, taken)
+        return jax.vmap(single, (lane_axes(params), 0, 0, 0))(
+            params, keys, layers, taken
+        )
 
     return for_each_group(group, params, layers, taken, keys)
 
@@ -211,12 +295,19 @@ seen = jax.jit(overlaps)
 
 def spec_of(dim: int, task: Task, given: int = 0) -> SampleForm:
     """What fixes the compiled code of a task."""
-    algorithm, quantity = task.algorithm, None if task.until is None else task.until.quantity
+    algorithm, quantity = (
+        task.algorithm,
+        None if task.until is None else task.until.quantity,
+    )
     rules = (kernel_of(task.problem, algorithm), form_of(algorithm))
     varies, batch = algorithm.batch.schedule is not None, algorithm.batch_at(dim)
     if varies:
         batch = task.clocks.steps_line.check(int(task.points[-1]))[1]
-    n, sampling, repeat = algorithm.dataset_at(dim), algorithm.sampling, algorithm.repeat
+    n, sampling, repeat = (
+        algorithm.dataset_at(dim),
+        algorithm.sampling,
+        algorithm.repeat,
+    )
     return SampleForm(*rules, dim, batch, quantity, n, sampling, repeat, varies, given)
 
 
@@ -237,10 +328,16 @@ def lanes_of(dim: int, tasks: Sequence[Task]) -> Lanes:
 
     On accelerators that would leave most of them idle: there groups are large, and their size may show in the last bit.
     """
-    spec, p, seeds = spec_of(dim, tasks[0]), tasks[0].problem.p, sum(task.seeds for task in tasks)
+    spec, p, seeds = (
+        spec_of(dim, tasks[0]),
+        tasks[0].problem.p,
+        sum(task.seeds for task in tasks),
+    )
     if jax.default_backend() != "cpu":
         room = max(1, DEVICE_NUMBERS // ((p + spec.chunk) * dim))
-        return Lanes(tasks, min(2 ** (seeds - 1).bit_length(), 2 ** (room.bit_length() - 1)))
+        return Lanes(
+            tasks, min(2 ** (seeds - 1).bit_length(), 2 ** (room.bit_length() - 1))
+        )
     if spec.batch > 1:
         return Lanes(tasks, 1)
     return Lanes(tasks, min(seeds, max(1, min(16, GROUP // (p * dim)))))
@@ -250,11 +347,16 @@ class VectorsStepper(Stepper):
     """Weights of all seeds of one task, or of several of the same compiled form."""
 
     def __init__(self, dim: int, lanes: Lanes, data: Data | None = None) -> None:
-        self.spec, self.lanes = spec_of(dim, lanes.task, 0 if data is None else data.count), lanes
+        self.spec, self.lanes = (
+            spec_of(dim, lanes.task, 0 if data is None else data.count),
+            lanes,
+        )
         self.L, self.inverse = target_frame(lanes.task.problem.P)
         self.layout, scale = None, None
         if not lanes.task.problem.inputs.plain:
-            self.layout = BlockLayout.of(lanes.task.problem.inputs, lanes.task.start.P, dim)
+            self.layout = BlockLayout.of(
+                lanes.task.problem.inputs, lanes.task.start.P, dim
+            )
             self.L, scale = self.layout.L, jnp.asarray(self.layout.scale)
         rates = lanes.rates([dim] * len(lanes.tasks))
         rows, labels = None, None
@@ -265,9 +367,15 @@ class VectorsStepper(Stepper):
         shared = (lanes.engine, lanes.watch, scale, rows, labels)
         self.params = VectorNumbers(rates, lanes.tempo, self.L, lanes.noise, *shared)
         choosing = (random.Role.BATCHES,) if self.spec.at_random else ()
-        more = self.spec.form.jitter or self.spec.kernel.labels.more or self.spec.kernel.draws
+        more = (
+            self.spec.form.jitter
+            or self.spec.kernel.labels.more
+            or self.spec.kernel.draws
+        )
         noise = (random.Role.DIFFUSION,) if more else ()
-        self.streams = lanes.keys(random.Role.INPUTS, random.Role.LABELS, *choosing, *noise)
+        self.streams = lanes.keys(
+            random.Role.INPUTS, random.Role.LABELS, *choosing, *noise
+        )
 
     def start(self) -> VectorState:
         """W with the overlaps of the start, or where an earlier stage left it."""
@@ -278,13 +386,21 @@ class VectorsStepper(Stepper):
             return VectorState(memory, (memory.now.W**2).sum(-1), taken)
         if self.layout is not None:
             W = self.lanes.fold(self.layout.place(*self.lanes.block_starts()))
-            memory = Memory.at_rest(self.spec.form, W, self.lanes.fold(a), self.params.tempo)
+            memory = Memory.at_rest(
+                self.spec.form, W, self.lanes.fold(a), self.params.tempo
+            )
             return VectorState(memory, (W**2).sum(-1), taken)
-        A, B = embed(Q, M, self.inverse, min(self.lanes.task.problem.p, self.spec.dim - rank))
+        A, B = embed(
+            Q, M, self.inverse, min(self.lanes.task.problem.p, self.spec.dim - rank)
+        )
         W = self.lanes.fold(np.concatenate([A, B], axis=-1))
         W = jnp.pad(W, [(0, 0)] * (W.ndim - 1) + [(0, self.spec.dim - W.shape[-1])])
         square = self.lanes.fold(np.diagonal(Q, axis1=1, axis2=2))
-        return VectorState(Memory.at_rest(self.spec.form, W, self.lanes.fold(a), self.params.tempo), square, taken)
+        return VectorState(
+            Memory.at_rest(self.spec.form, W, self.lanes.fold(a), self.params.tempo),
+            square,
+            taken,
+        )
 
     def run(self, carry: Tree, start: Real, stop: Real) -> Tree:
         """Compiled steps."""
@@ -294,7 +410,9 @@ class VectorsStepper(Stepper):
         """Overlaps of all seeds, and the training risk where samples come back."""
         self.lanes.see(self.spec.form, state.memory.extra)
         seen = (x for x in (state.memory.now, state.memory.average) if x is not None)
-        snapshot = Snapshot(*(value for layers in seen for value in self._seen(layers, state.taken)))
+        snapshot = Snapshot(
+            *(value for layers in seen for value in self._seen(layers, state.taken))
+        )
         if self.layout is None:
             return snapshot
         Q, M = self.layout.seen(self.lanes.unfold(state.memory.now.W)[:, None])
@@ -304,11 +422,22 @@ class VectorsStepper(Stepper):
         """Q, M, a and the training risk of all seeds at these layers."""
         risk = None
         if self.spec.remembers:
-            risk = self.lanes.unfold(training_risks(self.spec, self.params, self.streams, layers, taken))[:, None]
+            risk = self.lanes.unfold(
+                training_risks(self.spec, self.params, self.streams, layers, taken)
+            )[:, None]
         a = self.lanes.unfold(layers.a)[:, None]
-        if self.layout is None and jax.default_backend() != "cpu":  # weights stay on the accelerator
-            return *(self.lanes.unfold(x)[:, None] for x in seen(layers.W, self.L)), a, risk
-        W, scale = self.lanes.unfold(layers.W)[:, None], None if self.layout is None else self.layout.scale
+        if (
+            self.layout is None and jax.default_backend() != "cpu"
+        ):  # weights stay on the accelerator
+            return (
+                *(self.lanes.unfold(x)[:, None] for x in seen(layers.W, self.L)),
+                a,
+                risk,
+            )
+        W, scale = (
+            self.lanes.unfold(layers.W)[:, None],
+            None if self.layout is None else self.layout.scale,
+        )
         return *map(np.asarray, overlaps(W, self.L, scale)), a, risk
 
     def left(self, state: VectorState) -> Memory:
@@ -354,16 +483,24 @@ class Vectors(Stackable):
 
     def __init__(self, dim: int | None = None, data: object = None) -> None:
         if isinstance(data, str) and data.startswith("<"):
-            raise InputError("The data of this result are not kept in files: describe the method again to run it.")
+            raise InputError(
+                "The data of this result are not kept in files: describe the method again to run it."
+            )
         rows = data if data is None or isinstance(data, Data) else Data(data)
         if rows is not None:
-            require(dim in (None, rows.dim), "dim", dim, f"{rows.dim}, that of the data")
+            require(
+                dim in (None, rows.dim), "dim", dim, f"{rows.dim}, that of the data"
+            )
             dim = rows.dim
         object.__setattr__(self, "dim", positive_integer("dim", dim))
         object.__setattr__(self, "data", rows)
 
     def __repr__(self) -> str:
-        return f"Vectors(dim={self.dim})" if self.data is None else f"Vectors(data={self.data!r})"
+        return (
+            f"Vectors(dim={self.dim})"
+            if self.data is None
+            else f"Vectors(data={self.data!r})"
+        )
 
     def describe(self) -> Json:
         """The knobs; of data only what they are."""
@@ -392,15 +529,29 @@ class Vectors(Stackable):
             n = algorithm.dataset_at(self.dim)
             if n is not None and n > self.data.count:
                 return f"the data have {self.data.count} rows, and dataset = {algorithm.dataset} asks for {n}"
-        if rule is not None and rule.products and algorithm.batch_at(self.dim) * self.dim > INPUTS_AT_ONCE:
+        if (
+            rule is not None
+            and rule.products
+            and algorithm.batch_at(self.dim) * self.dim > INPUTS_AT_ONCE
+        ):
             return f"the rule {rule} sees a whole batch at once, of 2¹⁸ numbers at most"
         return super().objection(problem, algorithm)
 
     def stack_key(self, task: Task) -> Hashable | None:
         """Everything but the rates, the noise and the thresholds; runs on fixed sets stand alone."""
-        if task.algorithm.reused or not task.problem.inputs.plain or form_of(task.algorithm).rule is not None:
+        if (
+            task.algorithm.reused
+            or not task.problem.inputs.plain
+            or form_of(task.algorithm).rule is not None
+        ):
             return None
-        return spec_of(self.dim, task), task.problem.p, task.problem.gram, len(task.points), task.clocks.form
+        return (
+            spec_of(self.dim, task),
+            task.problem.p,
+            task.problem.gram,
+            len(task.points),
+            task.clocks.form,
+        )
 
     def prepare_stack(self, pairs: Sequence[tuple[Vectors, Task]]) -> Evolution:
         """Set up the weights and the random streams."""
@@ -413,12 +564,18 @@ class Vectors(Stackable):
         """The target lies in the data as the start says, and one pass is enough where samples are new."""
         assert self.data is not None
         P = self.data.overlaps(task.problem.inputs)
-        if P.shape != task.start.P.shape or not np.allclose(P, task.start.P, atol=1e-6 * max(1.0, np.abs(P).max())):
+        if P.shape != task.start.P.shape or not np.allclose(
+            P, task.start.P, atol=1e-6 * max(1.0, np.abs(P).max())
+        ):
             raise InputError(
                 "Argument `start` must have the overlaps of the data's target in every block: give the word random, or "
                 "draw it with Overlaps.random(problem, dim, P=…), as twolayer.running.surrogate.surrogate does."
             )
-        used = float(task.points[-1]) / task.algorithm.repeat * task.algorithm.batch_at(self.dim)
+        used = (
+            float(task.points[-1])
+            / task.algorithm.repeat
+            * task.algorithm.batch_at(self.dim)
+        )
         if task.algorithm.dataset is None and used > self.data.count:
             raise InputError(
                 f"Argument `steps` must stay within one pass of {self.data.count} rows, but takes {used:g} samples: "
@@ -428,11 +585,17 @@ class Vectors(Stackable):
     def cost(self, task: Task) -> float:
         """Steps, each of O(n_b p d), and visits to the whole set."""
         batch, p = task.algorithm.batch_at(self.dim), task.problem.p
-        again = (task.algorithm.dataset_at(self.dim) or batch) if task.algorithm.reused else 0
+        again = (
+            (task.algorithm.dataset_at(self.dim) or batch)
+            if task.algorithm.reused
+            else 0
+        )
         samples = float(task.points[-1]) * batch + len(task.points) * again
         return samples * self.dim * (NS_PER_INPUT + NS_PER_PRODUCT * p) * 1e-9
 
     def footprint(self, task: Task) -> int:
         """The weights, in a few copies, and the stream of inputs."""
         inputs = min(task.algorithm.batch_at(self.dim) * self.dim, INPUTS_AT_ONCE)
-        return super().footprint(task) + 8 * (4 * task.problem.p * self.dim + 2 * inputs)
+        return super().footprint(task) + 8 * (
+            4 * task.problem.p * self.dim + 2 * inputs
+        )

@@ -84,9 +84,15 @@ def finite_array(name: str, value: Any) -> np.ndarray:
         given = np.asarray(value)
         array = np.array(given, dtype=complex if given.dtype.kind == "c" else float)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"Argument `{name}` must be an array of numbers, but got {short(value)}.") from error
+        raise InputError(
+            f"Argument `{name}` must be an array of numbers, but got {short(value)}."
+        ) from error
     if array.dtype.kind == "c":
-        raise InputError(f"Argument `{name}` must be an array of real numbers, but got {short(value)}.")
+        raise InputError(
+            f"Argument `{name}` must be an array of real numbers, but got {short(value)}."
+        )
     if not np.isfinite(array).all():
-        raise InputError(f"Argument `{name}` must be finite, but holds {array[~np.isfinite(array)][0]}.")
+        raise InputError(
+            f"Argument `{name}` must be finite, but holds {array[~np.isfinite(array)][0]}."
+        )
     return array

@@ -58,7 +58,9 @@ def keep() -> None:
     if _quieted:
         _quieted = False
         os.environ.pop(LOG_LEVEL, None)
-    config: Any = jax.config  # whose flags are attributes that type checkers do not know
+    config: Any = (
+        jax.config
+    )  # whose flags are attributes that type checkers do not know
     if config.jax_compilation_cache_dir:
         return
     where = directory(jax.__version__)
@@ -66,7 +68,9 @@ def keep() -> None:
         return
     prune(where)
     # an entry that another process is just writing or removing cannot be read: it is compiled, as if there were none
-    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
+    warnings.filterwarnings(
+        "ignore", "Error (reading|writing) persistent compilation cache entry"
+    )
     settings: Options = {
         "jax_compilation_cache_dir": str(where),
         "jax_persistent_cache_min_compile_time_secs": 0.0,
@@ -84,17 +88,33 @@ def directory(version: str) -> Path:
     elif sys.platform == "darwin":
         root = Path.home() / "Library" / "Caches" / "twolayer"
     elif sys.platform == "win32":
-        root = Path(os.environ.get("LOCALAPPDATA") or Path.home()) / "twolayer" / "cache"
+        root = (
+            Path(os.environ.get("LOCALAPPDATA") or Path.home()) / "twolayer" / "cache"
+        )
     else:
-        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "twolayer"
-    return root / f"jax-{version}-{hashlib.sha256(_processor().encode()).hexdigest()[:12]}"
+        root = (
+            Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+            / "twolayer"
+        )
+    return (
+        root / f"jax-{version}-{hashlib.sha256(_processor().encode()).hexdigest()[:12]}"
+    )
 
 
 def _processor() -> str:
     """What tells processors apart whose code differs."""
     with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split("\n\n")[0].splitlines()
-        return "\n".join(line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part")))
+        lines = (
+            Path("/proc/cpuinfo")
+            .read_text(encoding="utf-8", errors="replace")
+            .split("\n\n")[0]
+            .splitlines()
+        )
+        return "\n".join(
+            line
+            for line in lines
+            if line.startswith(("model name", "flags", "Features", "CPU part"))
+        )
     return f"{platform.machine()} {platform.processor()}"
 
 
@@ -118,7 +138,9 @@ def prune(where: Path, limit: int = LIMIT) -> None:
         for entry in os.scandir(where):
             with contextlib.suppress(OSError):
                 found = entry.stat()
-                entries.append((max(found.st_atime, found.st_mtime), found.st_size, entry.path))
+                entries.append(
+                    (max(found.st_atime, found.st_mtime), found.st_size, entry.path)
+                )
     total = sum(size for _, size, _ in entries)
     if total <= limit:
         return

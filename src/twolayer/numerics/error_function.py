@@ -35,7 +35,10 @@ def _error_series() -> tuple[list[float], list[float]]:
         x = 1 / v - 2
         return math.exp(x * x) * math.erfc(x) / v
 
-    fits = (np.polynomial.chebyshev.chebinterpolate(np.vectorize(f), n) for f, n in ((near, 12), (far, 15)))
+    fits = (
+        np.polynomial.chebyshev.chebinterpolate(np.vectorize(f), n)
+        for f, n in ((near, 12), (far, 15))
+    )
     first, second = (list(np.polynomial.chebyshev.cheb2poly(x)) for x in fits)
     return first, second
 
@@ -54,6 +57,8 @@ def error_function(x: Real) -> Array:
 
 
 @error_function.defjvp
-def _error_function_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+def _error_function_jvp(
+    primals: tuple[Array], tangents: tuple[Array]
+) -> tuple[Array, Array]:
     (x,), (dx,) = primals, tangents
     return error_function(x), 2 / math.sqrt(math.pi) * jnp.exp(-(x**2)) * dx

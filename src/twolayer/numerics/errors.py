@@ -12,7 +12,17 @@ from typing import Any, NoReturn, TypeVar
 
 from twolayer.numerics.tracing import traced
 
-__all__ = ["InputError", "Interrupted", "Refused", "RunFailed", "closest", "expect", "reject", "require", "short"]
+__all__ = [
+    "InputError",
+    "Interrupted",
+    "Refused",
+    "RunFailed",
+    "closest",
+    "expect",
+    "reject",
+    "require",
+    "short",
+]
 
 
 T = TypeVar("T")
@@ -55,17 +65,32 @@ class Refused(InputError):
     Examples
     --------
     >>> import twolayer as tl
-    >>> problem, algorithm = tl.Problem("z1", "linear"), tl.SGD(lr=0.1, batch="d", dataset="3*d")
+    >>> problem, algorithm = (
+    ...     tl.Problem("z1", "linear"),
+    ...     tl.SGD(lr=0.1, batch="d", dataset="3*d"),
+    ... )
     >>> try:
-    ...     tl.solve(problem, algorithm, tl.ODE(), tl.Overlaps([[1.0]], [[0.1]]), steps=1)
+    ...     tl.solve(
+    ...         problem, algorithm, tl.ODE(), tl.Overlaps([[1.0]], [[0.1]]), steps=1
+    ...     )
     ... except tl.errors.Refused as refused:
     ...     print(refused.method, refused.alternatives)
     ODE ('DMFT', 'Vectors')
     """
 
-    def __init__(self, method: str, reason: str, alternatives: Iterable[str] = ()) -> None:
-        self.method, self.reason, self.alternatives = method, reason, tuple(alternatives)
-        can = f" Methods that can: {', '.join(self.alternatives)}." if self.alternatives else ""
+    def __init__(
+        self, method: str, reason: str, alternatives: Iterable[str] = ()
+    ) -> None:
+        self.method, self.reason, self.alternatives = (
+            method,
+            reason,
+            tuple(alternatives),
+        )
+        can = (
+            f" Methods that can: {', '.join(self.alternatives)}."
+            if self.alternatives
+            else ""
+        )
         super().__init__(f"{method} cannot do this: {reason}.{can}")
 
 
@@ -74,7 +99,9 @@ class RunFailed(RuntimeError):
 
     Examples
     --------
-    >>> issubclass(RunFailed, RuntimeError)  # `solve(…, throw=False)` returns what there is instead
+    >>> issubclass(
+    ...     RunFailed, RuntimeError
+    ... )  # `solve(…, throw=False)` returns what there is instead
     True
     """
 
@@ -112,7 +139,9 @@ def short(value: object, limit: int = 80) -> str:
         text = repr(value)
     except Exception:  # a stranger's object, which may not even show itself
         text = f"a {type(value).__name__}"
-    text = " ".join(text.split()) if "\n" in text else text  # arrays come in several lines
+    text = (
+        " ".join(text.split()) if "\n" in text else text
+    )  # arrays come in several lines
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -142,13 +171,21 @@ def expect(kind: type[T], name: str, value: object, hint: str = "") -> T:
     if isinstance(value, kind):
         return value
     word = kind.__name__
-    article = "" if word.endswith("s") else "an " if word[0] in "AEIOUaeiou" or word in LETTERS else "a "
+    article = (
+        ""
+        if word.endswith("s")
+        else "an "
+        if word[0] in "AEIOUaeiou" or word in LETTERS
+        else "a "
+    )
     reject(name, value, f"{article}{word}{hint}")
 
 
 def positive_integer(name: str, value: object, minimum: int = 1) -> int:
     """Return the value as an int, or reject it; booleans and fractions are not integers."""
-    accepted = "a positive integer" if minimum == 1 else f"an integer of at least {minimum}"
+    accepted = (
+        "a positive integer" if minimum == 1 else f"an integer of at least {minimum}"
+    )
     number = integer(name, value, accepted)
     require(number >= minimum, name, value, accepted)
     require(number < 2**63, name, value, "less than 2**63")
@@ -168,10 +205,14 @@ def integer(name: str, value: object, accepted: str) -> int:
 def keep_integers(instance: object, minimum: int = 1, *names: str) -> None:
     """Check fields of a frozen dataclass by `positive_integer`, and keep them as integers of Python."""
     for name in names:
-        object.__setattr__(instance, name, positive_integer(name, getattr(instance, name), minimum))
+        object.__setattr__(
+            instance, name, positive_integer(name, getattr(instance, name), minimum)
+        )
 
 
-def finite_number(name: str, value: object, *, minimum: float = -math.inf, accepted: str) -> float:
+def finite_number(
+    name: str, value: object, *, minimum: float = -math.inf, accepted: str
+) -> float:
     """Return the value as a float, or reject it when it is not finite or below the minimum; what JAX traces passes."""
     if traced(value):
         return value  # type: ignore[return-value]
@@ -185,16 +226,22 @@ def finite_number(name: str, value: object, *, minimum: float = -math.inf, accep
     return number
 
 
-def finite_numbers(name: str, values: object, minimum: float = -math.inf) -> tuple[float, ...]:
+def finite_numbers(
+    name: str, values: object, minimum: float = -math.inf
+) -> tuple[float, ...]:
     """Return a sequence of finite numbers as floats, or reject it."""
-    accepted = "a sequence of finite numbers" + (f" ≥ {minimum:g}" if math.isfinite(minimum) else "")
+    accepted = "a sequence of finite numbers" + (
+        f" ≥ {minimum:g}" if math.isfinite(minimum) else ""
+    )
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         reject(name, values, accepted)
     try:
         listed = list(values)
     except TypeError:  # an array without axes
         reject(name, values, accepted)
-    return tuple(finite_number(name, x, minimum=minimum, accepted=accepted) for x in listed)
+    return tuple(
+        finite_number(name, x, minimum=minimum, accepted=accepted) for x in listed
+    )
 
 
 def identifier(name: str, value: object) -> str:
@@ -229,7 +276,14 @@ def path_of(name: str, value: object) -> Path:
 def failed(argument: str, name: str, accepted: str, error: Exception) -> InputError:
     """The error for a function that does not run in JAX: what is accepted, and why it failed or what to use instead.
 
-    >>> print(failed("activation", "tanh", "an elementwise JAX function", ZeroDivisionError("of 1")))
+    >>> print(
+    ...     failed(
+    ...         "activation",
+    ...         "tanh",
+    ...         "an elementwise JAX function",
+    ...         ZeroDivisionError("of 1"),
+    ...     )
+    ... )
     Argument `activation` must be an elementwise JAX function, but tanh failed: of 1
     """
     if type(error).__name__ == "TracerArrayConversionError":

@@ -18,7 +18,10 @@ from twolayer.numerics.errors import InputError, RunFailed, short
 
 __all__ = ["check_format", "check_size", "reading"]
 
-SMALL, RATIO = 2**28, 64  # bytes that any file may declare, and how many times its own size a larger one may
+SMALL, RATIO = (
+    2**28,
+    64,
+)  # bytes that any file may declare, and how many times its own size a larger one may
 FAULTS = (
     LookupError,
     TypeError,
@@ -51,7 +54,9 @@ def reading(what: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno in DISK:
             raise
         why = f"{type(error).__name__} {short(str(error).strip(chr(39)), 100)}"
-        raise InputError(f"{what} must hold what twolayer wrote, but is damaged or foreign: {why}.") from error
+        raise InputError(
+            f"{what} must hold what twolayer wrote, but is damaged or foreign: {why}."
+        ) from error
 
 
 def check_format(what: str, found: object, ours: str) -> None:
@@ -62,16 +67,28 @@ def check_format(what: str, found: object, ours: str) -> None:
     twolayer.InputError: The file 'x.nc' has the format twolayer/9, but this version reads twolayer/1: update twolayer.
     """
     family, _, newest = ours.rpartition("/")
-    match = re.fullmatch(rf"{family}/(\d{{1,6}})", found) if isinstance(found, str) else None
+    match = (
+        re.fullmatch(rf"{family}/(\d{{1,6}})", found)
+        if isinstance(found, str)
+        else None
+    )
     if match is None or int(match[1]) < 1:
-        raise InputError(f"{what} must be a result of twolayer, but has no such description.")
+        raise InputError(
+            f"{what} must be a result of twolayer, but has no such description."
+        )
     if int(match[1]) > int(newest):
-        raise InputError(f"{what} has the format {found}, but this version reads {ours}: update twolayer.")
+        raise InputError(
+            f"{what} has the format {found}, but this version reads {ours}: update twolayer."
+        )
 
 
 def memory() -> int:
     """Bytes of memory of this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
+    return (
+        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if hasattr(os, "sysconf")
+        else 2**36
+    )
 
 
 def check_size(what: str, declared: int, held: int | None = None) -> None:

@@ -16,7 +16,18 @@ import numpy as np
 
 from twolayer.numerics.arguments import Array
 
-__all__ = ["BLUE", "ORANGE", "bars", "card", "cells", "curves", "escaped", "field_summary", "matrix", "table"]
+__all__ = [
+    "BLUE",
+    "ORANGE",
+    "bars",
+    "card",
+    "cells",
+    "curves",
+    "escaped",
+    "field_summary",
+    "matrix",
+    "table",
+]
 
 BLUE = "#1f77b4"
 ORANGE = "#d95f02"
@@ -31,7 +42,13 @@ def escaped(value: object) -> str:
     return html.escape(str(value), quote=False)
 
 
-def card(name: str, formula: str = "", rows: Iterable[tuple[str, str]] = (), picture: str = "", note: str = "") -> str:
+def card(
+    name: str,
+    formula: str = "",
+    rows: Iterable[tuple[str, str]] = (),
+    picture: str = "",
+    note: str = "",
+) -> str:
     """Name, formula and rows on the left, a picture on the right; rows and formula are HTML already."""
     style = "padding:1px 10px 1px 0;text-align:left;vertical-align:top;background:none;border:none"
     body = "".join(
@@ -40,16 +57,26 @@ def card(name: str, formula: str = "", rows: Iterable[tuple[str, str]] = (), pic
         for key, value in rows
     )
     parts = [f"<b>{escaped(name)}</b>"]
-    parts += [f'<div style="margin:4px 0;font-size:115%">{formula}</div>'] if formula else []
+    parts += (
+        [f'<div style="margin:4px 0;font-size:115%">{formula}</div>'] if formula else []
+    )
     frame = "border:none;border-collapse:collapse;margin:2px 0;font-size:inherit"
     parts += [f'<table style="{frame}">{body}</table>'] if body else []
-    parts += [f'<div style="opacity:.65;max-width:44em">{escaped(note)}</div>'] if note else []
+    parts += (
+        [f'<div style="opacity:.65;max-width:44em">{escaped(note)}</div>']
+        if note
+        else []
+    )
     aside = f'<div style="flex:none">{picture}</div>' if picture else ""
     whole = "display:flex;flex-wrap:wrap;gap:1.6em;align-items:flex-start;font-size:13px;line-height:1.4"
     return f'<div style="{whole}"><div>{"".join(parts)}</div>{aside}</div>'
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], colour: dict[str, str] | None = None) -> str:
+def table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    colour: dict[str, str] | None = None,
+) -> str:
     """A table with a line of names; cells that are one of the words of ``colour`` have that colour."""
     tint, style = colour or {}, "text-align:right;padding:1px 8px"
     top = "".join(f'<th style="{style}">{escaped(word)}</th>' for word in head)
@@ -75,7 +102,11 @@ def matrix(values: Array) -> str:
         more = f'<td style="{style}">…</td>' if array.shape[1] > MOST else ""
         written = "".join(f'<td style="{style}">{x + 0.0:.3g}</td>' for x in row)
         rows.append(f'<tr style="background:none">{written}{more}</tr>')
-    below = f"<div>… {array.shape[0]} × {array.shape[1]}</div>" if max(array.shape) > MOST else ""
+    below = (
+        f"<div>… {array.shape[0]} × {array.shape[1]}</div>"
+        if max(array.shape) > MOST
+        else ""
+    )
     edge = "border-left:1px solid currentColor;border-right:1px solid currentColor;border-radius:4px"
     whole = f"border-collapse:collapse;font-size:inherit;{edge};display:inline-table"
     return f'<table style="{whole}">{"".join(rows)}</table>{below}'
@@ -89,7 +120,12 @@ def _svg(inside: str, label: str, size: tuple[int, int] = SIZE) -> str:
     )
 
 
-def _frame(low: Sequence[float], high: Sequence[float], names: Sequence[str], size: tuple[int, int]) -> str:
+def _frame(
+    low: Sequence[float],
+    high: Sequence[float],
+    names: Sequence[str],
+    size: tuple[int, int],
+) -> str:
     """Two axes with their ends."""
     (width, height), m = size, MARGIN
     line = f'<path d="M{m} 6V{height - m}H{width - 6}" fill="none" stroke="currentColor" stroke-width="0.7"/>'
@@ -102,7 +138,8 @@ def _frame(low: Sequence[float], high: Sequence[float], names: Sequence[str], si
         (m - 3, (height - m) / 2 + 8, "end", names[1]),
     ]
     return line + "".join(
-        f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}">{escaped(text)}</text>' for x, y, anchor, text in texts
+        f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}">{escaped(text)}</text>'
+        for x, y, anchor, text in texts
     )
 
 
@@ -117,7 +154,9 @@ def curves(
     """Lines over common points, with labels beside them and marks; what is not finite is left out."""
     at, lines = np.asarray(x, dtype=float), [np.asarray(y, dtype=float) for y in ys]
     every = np.concatenate([y[np.isfinite(y)] for y in lines])
-    low, high = limits or ((float(every.min()), float(every.max())) if every.size else (0.0, 1.0))
+    low, high = limits or (
+        (float(every.min()), float(every.max())) if every.size else (0.0, 1.0)
+    )
     high = high if high > low else low + 1.0
     (width, height), m = SIZE, MARGIN
 
@@ -129,34 +168,58 @@ def curves(
 
     found = [_frame((at[0], low), (at[-1], high), names, SIZE)]
     for i, y in enumerate(lines):
-        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(across(at), up(y), strict=True) if np.isfinite(b))
+        points = " ".join(
+            f"{a:.1f},{b:.1f}"
+            for a, b in zip(across(at), up(y), strict=True)
+            if np.isfinite(b)
+        )
         colour = COLOURS[i % len(COLOURS)]
-        found.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.4"/>')
+        found.append(
+            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.4"/>'
+        )
         if i < len(labels):
-            found.append(f'<text x="{width}" y="{14 + 11 * i}" fill="{colour}">{escaped(labels[i])}</text>')
-    found += [f'<circle cx="{across(a):.1f}" cy="{up(b):.1f}" r="4" fill="{ORANGE}"/>' for a, b in marks]
+            found.append(
+                f'<text x="{width}" y="{14 + 11 * i}" fill="{colour}">{escaped(labels[i])}</text>'
+            )
+    found += [
+        f'<circle cx="{across(a):.1f}" cy="{up(b):.1f}" r="4" fill="{ORANGE}"/>'
+        for a, b in marks
+    ]
     room = 7 * max(map(len, labels), default=0)
-    return _svg("".join(found), f"{names[1]} against {names[0]}", (width + room, height))
+    return _svg(
+        "".join(found), f"{names[1]} against {names[0]}", (width + room, height)
+    )
 
 
 def bars(labels: Sequence[str], values: Array, name: str) -> str:
     """A bar for each value, from zero, with its label below."""
     heights = np.asarray(values, dtype=float)
-    top, bottom = max(0.0, float(heights.max(initial=0.0))), min(0.0, float(heights.min(initial=0.0)))
+    top, bottom = (
+        max(0.0, float(heights.max(initial=0.0))),
+        min(0.0, float(heights.min(initial=0.0))),
+    )
     span = (top - bottom) or 1.0
     width, height = SIZE
     room, step = height - 34, (width - 12) / max(len(heights), 1)
     zero = 8 + top / span * room
-    found = [f'<path d="M6 {zero:.1f}H{width - 6}" stroke="currentColor" stroke-width="0.7"/>']
+    found = [
+        f'<path d="M6 {zero:.1f}H{width - 6}" stroke="currentColor" stroke-width="0.7"/>'
+    ]
     for i, (label, value) in enumerate(zip(labels, heights, strict=True)):
         tall, left = abs(value) / span * room, 6 + i * step
         y = zero - tall if value > 0 else zero
         box = f'x="{left + 0.15 * step:.1f}" y="{y:.1f}" width="{0.7 * step:.1f}" height="{tall:.1f}"'
-        found.append(f'<rect {box} fill="{BLUE}"><title>{escaped(label)}: {value:.4g}</title></rect>')
+        found.append(
+            f'<rect {box} fill="{BLUE}"><title>{escaped(label)}: {value:.4g}</title></rect>'
+        )
         if len(heights) <= 6:
             middle = left + step / 2
-            found.append(f'<text x="{middle:.1f}" y="{height - 14}" text-anchor="middle">{escaped(label)}</text>')
-    found.append(f'<text x="{width / 2:.0f}" y="{height - 2}" text-anchor="middle">{escaped(name)}</text>')
+            found.append(
+                f'<text x="{middle:.1f}" y="{height - 14}" text-anchor="middle">{escaped(label)}</text>'
+            )
+    found.append(
+        f'<text x="{width / 2:.0f}" y="{height - 2}" text-anchor="middle">{escaped(name)}</text>'
+    )
     return _svg("".join(found), name)
 
 
@@ -188,13 +251,18 @@ def cells(
     found.append(
         f'<text x="{(MARGIN + size[0]) / 2:.0f}" y="{size[1] - 5}" text-anchor="middle">{escaped(names[0])}</text>'
     )
-    found.append(f'<text x="{MARGIN - 6}" y="{size[1] / 2 - 4:.0f}" text-anchor="end">{escaped(names[1])}</text>')
+    found.append(
+        f'<text x="{MARGIN - 6}" y="{size[1] / 2 - 4:.0f}" text-anchor="end">{escaped(names[1])}</text>'
+    )
     return _svg("".join(found), f"{names[1]} against {names[0]}", size)
 
 
 def _tint(share: float) -> str:
     """Blue for −1, red for 1, white between."""
-    full, rest = ((178, 24, 43) if share > 0 else (33, 102, 172)), 1 - min(abs(share), 1.0)
+    full, rest = (
+        ((178, 24, 43) if share > 0 else (33, 102, 172)),
+        1 - min(abs(share), 1.0),
+    )
     return "#" + "".join(f"{round(c + (247 - c) * rest):02x}" for c in full)
 
 

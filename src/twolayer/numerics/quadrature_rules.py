@@ -12,7 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["SCRAMBLINGS", "Nodes", "draw_sobol_normals", "hermite_rule", "product_rule", "sobol_normals"]
+__all__ = [
+    "SCRAMBLINGS",
+    "Nodes",
+    "draw_sobol_normals",
+    "hermite_rule",
+    "product_rule",
+    "sobol_normals",
+]
 
 SCRAMBLINGS = 5
 """Number of scramblings whose spread estimates the error."""
@@ -28,10 +35,16 @@ class Nodes(NamedTuple):
     weights: np.ndarray
 
 
-def product_rule(rules: Sequence[tuple[np.ndarray, np.ndarray]], negligible: float = NEGLIGIBLE) -> Nodes:
+def product_rule(
+    rules: Sequence[tuple[np.ndarray, np.ndarray]], negligible: float = NEGLIGIBLE
+) -> Nodes:
     """The product of one-dimensional rules, without nodes of negligible weight."""
-    xi = np.stack([g.ravel() for g in np.meshgrid(*(x for x, _ in rules), indexing="ij")], 1)
-    weights = np.prod([g.ravel() for g in np.meshgrid(*(w for _, w in rules), indexing="ij")], 0)
+    xi = np.stack(
+        [g.ravel() for g in np.meshgrid(*(x for x, _ in rules), indexing="ij")], 1
+    )
+    weights = np.prod(
+        [g.ravel() for g in np.meshgrid(*(w for _, w in rules), indexing="ij")], 0
+    )
     keep = weights > negligible * weights.max()
     return Nodes(xi[keep], weights[keep])
 
@@ -47,14 +60,20 @@ def hermite_rule(counts: Sequence[int]) -> Nodes:
 
 
 def draw_sobol_normals(
-    dimension: int, log2_points: int, scrambling: int = 0, seed: int | Sequence[int] | None = None, bits: int = 53
+    dimension: int,
+    log2_points: int,
+    scrambling: int = 0,
+    seed: int | Sequence[int] | None = None,
+    bits: int = 53,
 ) -> np.ndarray:
     """Normals of shape (2**log2_points, dimension) at scrambled Sobol points, drawn at every call."""
     from scipy.special import ndtri
     from scipy.stats import qmc  # takes a second to import
 
     rng = np.random.default_rng([SEED, dimension, scrambling] if seed is None else seed)
-    uniform = qmc.Sobol(dimension, scramble=True, bits=bits, rng=rng).random(2**log2_points)
+    uniform = qmc.Sobol(dimension, scramble=True, bits=bits, rng=rng).random(
+        2**log2_points
+    )
     return np.asarray(ndtri(np.clip(uniform, 2.0**-54, 1 - 2.0**-53)))
 
 

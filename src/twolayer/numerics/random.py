@@ -23,7 +23,15 @@ from twolayer.numerics.errors import integer, require
 from twolayer.numerics.precision import float64
 from twolayer.numerics.types import Number, Real
 
-__all__ = ["Role", "check_seed", "host_normal", "normal", "rule_key", "stream", "threefry"]
+__all__ = [
+    "Role",
+    "check_seed",
+    "host_normal",
+    "normal",
+    "rule_key",
+    "stream",
+    "threefry",
+]
 
 Key: TypeAlias = Real
 """Two uint32 words, on the last axis."""
@@ -84,7 +92,9 @@ def stream(seed: int, role: Role, run: int | np.ndarray = 0) -> np.ndarray:
         base = (np.uint32(number >> 32), np.uint32(number & 0xFFFFFFFF))
         runs = np.atleast_1d(np.asarray(run, dtype=np.uint32))
         hash_ = _threefry if runs.size > MANY else threefry
-        words = np.stack([np.asarray(x) for x in hash_(base, np.uint32(int(role)), runs)], axis=-1)
+        words = np.stack(
+            [np.asarray(x) for x in hash_(base, np.uint32(int(role)), runs)], axis=-1
+        )
     return words if np.ndim(run) else words[0]
 
 
@@ -135,7 +145,9 @@ def _log(x: Real) -> Array:
     """Log of positive doubles by exponent and atanh series; XLA's own calls libm one number at a time."""
     bits = jax.lax.bitcast_convert_type(x, jnp.int64)
     exponent = (bits - np.int64(SQRT_HALF_BITS)) >> np.int64(52)
-    mantissa = jax.lax.bitcast_convert_type(bits - (exponent << np.int64(52)), jnp.float64)
+    mantissa = jax.lax.bitcast_convert_type(
+        bits - (exponent << np.int64(52)), jnp.float64
+    )
     f = (mantissa - 1.0) / (mantissa + 1.0)
     series = _polynomial(LOG_SERIES, f * f)
     return exponent.astype(jnp.float64) * math.log(2.0) + 2.0 * f * series
@@ -143,8 +155,12 @@ def _log(x: Real) -> Array:
 
 def quantile(high: Real, low: Real) -> Array:
     """Standard normal from two random words; odd under complementing them."""
-    word = (high.astype(jnp.uint64) << np.uint64(20)) | (low >> np.uint32(12)).astype(jnp.uint64)
-    unit = jax.lax.bitcast_convert_type(word | np.uint64(0x3FF0000000000000), jnp.float64)  # [1, 2)
+    word = (high.astype(jnp.uint64) << np.uint64(20)) | (low >> np.uint32(12)).astype(
+        jnp.uint64
+    )
+    unit = jax.lax.bitcast_convert_type(
+        word | np.uint64(0x3FF0000000000000), jnp.float64
+    )  # [1, 2)
     z = 2.0 * (unit - 1.5) + 2.0**-52  # exact: odd multiples of 2⁻⁵² in (−1, 1)
     distance = jnp.abs(z)
     w = -_log((1.0 - distance) * (1.0 + distance))
@@ -163,14 +179,22 @@ def quantile_32(word: Real) -> Array:
     w = jnp.maximum(-jnp.log(f(4) * p * (f(1) - p)), f(0))
     first = math.sqrt(SPLIT)
     centre = (f(1) - f(2) * p) * _polynomial(_CENTRAL_32, w * f(2 / SPLIT) - f(1))
-    tail = _polynomial(_TAIL_32, (jnp.sqrt(w) - f(first)) * f(2 / (math.sqrt(_LAST_32) - first)) - f(1))
-    size = jax.lax.bitcast_convert_type(jnp.where(w < f(SPLIT), centre, tail), jnp.uint32)
-    return jax.lax.bitcast_convert_type(size | (word & np.uint32(0x80000000)), jnp.float32)
+    tail = _polynomial(
+        _TAIL_32, (jnp.sqrt(w) - f(first)) * f(2 / (math.sqrt(_LAST_32) - first)) - f(1)
+    )
+    size = jax.lax.bitcast_convert_type(
+        jnp.where(w < f(SPLIT), centre, tail), jnp.uint32
+    )
+    return jax.lax.bitcast_convert_type(
+        size | (word & np.uint32(0x80000000)), jnp.float32
+    )
 
 
 def normal_32(key: Key, step: Number, index: Real) -> tuple[Array, Array]:
     """Two single-precision standard normals for each counter (step, index)."""
-    step, index = jnp.broadcast_arrays(jnp.asarray(step, jnp.uint32), jnp.asarray(index, jnp.uint32))
+    step, index = jnp.broadcast_arrays(
+        jnp.asarray(step, jnp.uint32), jnp.asarray(index, jnp.uint32)
+    )
     high, low = threefry((key[..., 0], key[..., 1]), step, index)
     return quantile_32(high), quantile_32(low)
 
@@ -180,13 +204,19 @@ def normal(key: Key, step: Number, index: Real) -> Array:
 
     O(1) each, about 4 ns on a core.
     """
-    step, index = jnp.broadcast_arrays(jnp.asarray(step, jnp.uint32), jnp.asarray(index, jnp.uint32))
+    step, index = jnp.broadcast_arrays(
+        jnp.asarray(step, jnp.uint32), jnp.asarray(index, jnp.uint32)
+    )
     return quantile(*threefry((key[..., 0], key[..., 1]), step, index))
 
 
 def rule_key(key: Key, step: Number) -> Array:
     """A key of jax.random for every step, from the stream of a run."""
-    high, low = threefry((key[..., 0], key[..., 1]), jnp.asarray(step).astype(jnp.uint32), jnp.uint32(RULES))
+    high, low = threefry(
+        (key[..., 0], key[..., 1]),
+        jnp.asarray(step).astype(jnp.uint32),
+        jnp.uint32(RULES),
+    )
     return jax.random.wrap_key_data(jnp.stack([high, low], -1), impl="threefry2x32")
 
 

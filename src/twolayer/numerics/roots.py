@@ -10,4 +10,7 @@ __all__ = ["host_root"]
 def host_root(C: np.ndarray) -> np.ndarray:
     """C^{1/2} of positive semidefinite matrices; rounding below zero is cut off."""
     values, vectors = np.linalg.eigh(C)
-    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2))
+    return np.asarray(
+        (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])
+        @ np.swapaxes(vectors, -1, -2)
+    )

@@ -42,4 +42,6 @@ def below(word: Real, n: int) -> Real:
     >>> float64(below)(jnp.asarray([0, 2**31, 2**32 - 1], "uint32"), 10).tolist()
     [0, 5, 9]
     """
-    return ((word.astype(jnp.uint64) * np.uint64(n)) >> np.uint64(32)).astype(jnp.uint32)
+    return ((word.astype(jnp.uint64) * np.uint64(n)) >> np.uint64(32)).astype(
+        jnp.uint32
+    )

@@ -26,13 +26,19 @@ LEVEL = 1e-4
 def limit_of(count: int = 1, freedom: float = np.inf, level: float = LEVEL) -> float:
     """Standard errors that the largest of so many deviations exceeds with the given chance, at most.
 
-    >>> round(limit_of(), 3), round(limit_of(count=100), 3), round(limit_of(count=100, freedom=15), 2)
+    >>> (
+    ...     round(limit_of(), 3),
+    ...     round(limit_of(count=100), 3),
+    ...     round(limit_of(count=100, freedom=15), 2),
+    ... )
     (3.891, 4.892, 7.9)
     """
     if count < 1 or freedom < 1:
         reject("count, freedom", (count, freedom), "at least 1 each")
     tail = level / (2 * count)
-    return float(-special.ndtri(tail) if np.isinf(freedom) else -special.stdtrit(freedom, tail))
+    return float(
+        -special.ndtri(tail) if np.isinf(freedom) else -special.stdtrit(freedom, tail)
+    )
 
 
 def limit_of_curves(lengths: Array, points: Array, freedom: float) -> float:
@@ -48,12 +54,25 @@ def limit_of_curves(lengths: Array, points: Array, freedom: float) -> float:
     kappa, count = np.asarray(lengths, dtype=float), np.asarray(points, dtype=float)
 
     def excess(c: float) -> float:
-        one = 2 * float(special.ndtr(-c) if np.isinf(freedom) else special.stdtr(freedom, -c))
-        tail = -(c**2) / 2 if np.isinf(freedom) else -freedom / 2 * np.log1p(c**2 / freedom)
-        return float(np.minimum(count * one, one + kappa / np.pi * np.exp(tail)).sum()) - LEVEL
+        one = 2 * float(
+            special.ndtr(-c) if np.isinf(freedom) else special.stdtr(freedom, -c)
+        )
+        tail = (
+            -(c**2) / 2
+            if np.isinf(freedom)
+            else -freedom / 2 * np.log1p(c**2 / freedom)
+        )
+        return (
+            float(np.minimum(count * one, one + kappa / np.pi * np.exp(tail)).sum())
+            - LEVEL
+        )
 
     highest = limit_of(max(1, int(count.sum())), freedom)
-    return highest if excess(highest) >= 0 else float(optimize.brentq(excess, 0.0, highest, xtol=1e-6))
+    return (
+        highest
+        if excess(highest) >= 0
+        else float(optimize.brentq(excess, 0.0, highest, xtol=1e-6))
+    )
 
 
 def path_length(correlations: Array) -> np.ndarray:
@@ -62,4 +81,6 @@ def path_length(correlations: Array) -> np.ndarray:
     >>> float(path_length([1.0, 0.0]) / np.pi)
     0.5
     """
-    return np.arccos(np.clip(np.asarray(correlations, dtype=float), -1.0, 1.0)).sum(axis=0)
+    return np.arccos(np.clip(np.asarray(correlations, dtype=float), -1.0, 1.0)).sum(
+        axis=0
+    )

@@ -35,7 +35,9 @@ def root(x: Number, least: Number = 0.0) -> Array:
 def _arcsine_series() -> list[float]:
     """Coefficients of arcsin(√z)/√z on 0 ≤ z ≤ ¼, in powers of 8z − 1: a Chebyshev interpolant."""
     y: Callable[[np.ndarray], np.ndarray] = lambda t: np.sqrt((t + 1) / 8)  # noqa: E731
-    series: Any = np.polynomial.chebyshev.chebinterpolate(lambda t: np.arcsin(y(t)) / y(t), 14)
+    series: Any = np.polynomial.chebyshev.chebinterpolate(
+        lambda t: np.arcsin(y(t)) / y(t), 14
+    )
     return list(np.polynomial.chebyshev.cheb2poly(series))
 
 
@@ -54,7 +56,12 @@ def horner(coefficients: list[float], t: Number) -> Array:
 def arcsine(x: Number) -> Any:
     """The arcsine of |x| ≤ 1, several times as fast as the library's; zero derivative at ±1.
 
-    >>> bool(jnp.abs(arcsine(jnp.linspace(-1, 1, 99)) - jnp.arcsin(jnp.linspace(-1, 1, 99))).max() < 1e-6)
+    >>> bool(
+    ...     jnp.abs(
+    ...         arcsine(jnp.linspace(-1, 1, 99)) - jnp.arcsin(jnp.linspace(-1, 1, 99))
+    ...     ).max()
+    ...     < 1e-6
+    ... )
     True
     """
     a = jnp.abs(x)
@@ -71,7 +78,9 @@ def _arcsine_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, 
     (x,), (dx,) = primals, tangents
     inside = 1 - x * x
     fine = inside > 0
-    return arcsine(x), jnp.where(fine, jax.lax.rsqrt(jnp.where(fine, inside, 1.0)), 0.0) * dx
+    return arcsine(x), jnp.where(
+        fine, jax.lax.rsqrt(jnp.where(fine, inside, 1.0)), 0.0
+    ) * dx
 
 
 def symmetric_root(C: Real) -> Any:
@@ -86,7 +95,9 @@ def symmetric_root(C: Real) -> Any:
 @jax.custom_jvp
 def _root(C: Real) -> Array:
     values, vectors = jnp.linalg.eigh(C)
-    return (vectors * jnp.sqrt(jnp.maximum(values, 0.0))[..., None, :]) @ vectors.swapaxes(-1, -2)
+    return (
+        vectors * jnp.sqrt(jnp.maximum(values, 0.0))[..., None, :]
+    ) @ vectors.swapaxes(-1, -2)
 
 
 @_root.defjvp

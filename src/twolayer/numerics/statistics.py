@@ -65,7 +65,10 @@ class Median(NamedTuple):
 
         Examples
         --------
-        >>> median([3.0, 1.0]).interval(), median([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).interval()
+        >>> (
+        ...     median([3.0, 1.0]).interval(),
+        ...     median([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).interval(),
+        ... )
         ('0 to unknown', '1 to 6')
         """
         low, high = (told(x, digits) for x in (max(self.low, 0.0), self.high))
@@ -127,11 +130,17 @@ def power_law(x: Array, y: Array, error: Array | None = None) -> Fit:
     """
     u, v = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     for name, array in (("x", u), ("y", v)):
-        if array.ndim != 1 or array.shape != u.shape or not (np.isfinite(array) & (array > 0)).all():
+        if (
+            array.ndim != 1
+            or array.shape != u.shape
+            or not (np.isfinite(array) & (array > 0)).all()
+        ):
             reject(name, array, "positive numbers in one row, as many in x as in y")
     least = 2 if error is not None else 3
     if len(np.unique(u)) < least:
-        raise InputError(f"An exponent needs at least {least} different values of x, but got {len(np.unique(u))}.")
+        raise InputError(
+            f"An exponent needs at least {least} different values of x, but got {len(np.unique(u))}."
+        )
     relative = np.ones_like(v) if error is None else np.asarray(error, dtype=float) / v
     if relative.shape != v.shape or not (np.isfinite(relative) & (relative > 0)).all():
         reject("error", error, "positive numbers, one for each y")
@@ -143,29 +152,48 @@ def power_law(x: Array, y: Array, error: Array | None = None) -> Fit:
         residual = np.log(v) - intercept - slope * np.log(u)
         deviation *= np.sqrt((residual**2).sum() / freedom)
         quantile = special.stdtrit(freedom, (1 + LEVEL) / 2)
-    return Fit(slope, float(deviation), intercept, slope - quantile * deviation, slope + quantile * deviation)
+    return Fit(
+        slope,
+        float(deviation),
+        intercept,
+        slope - quantile * deviation,
+        slope + quantile * deviation,
+    )
 
 
-def _line(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[float, float, float]:
+def _line(
+    x: np.ndarray, y: np.ndarray, weight: np.ndarray
+) -> tuple[float, float, float]:
     """Slope, intercept, and Σ w (x − x̄)², the inverse variance of the slope."""
     middle = np.average(x, weights=weight)
     spread = (weight * (x - middle) ** 2).sum()
     slope = (weight * (x - middle) * y).sum() / spread
-    return float(slope), float(np.average(y, weights=weight) - slope * middle), float(spread)
+    return (
+        float(slope),
+        float(np.average(y, weights=weight) - slope * middle),
+        float(spread),
+    )
 
 
 def resolved(values: Array) -> bool:
     """Whether few enough runs are censored for the median: it is infinite in less than 1/8 of all resamples.
 
     >>> runs = np.arange(32.0)
-    >>> resolved(np.where(runs < 20, runs, np.inf)), resolved(np.where(runs < 18, runs, np.inf))
+    >>> (
+    ...     resolved(np.where(runs < 20, runs, np.inf)),
+    ...     resolved(np.where(runs < 18, runs, np.inf)),
+    ... )
     (True, False)
     """
     row = np.asarray(values, dtype=float).ravel()
-    return bool(special.bdtrc((len(row) + 1) // 2 - 1, len(row), np.isinf(row).mean()) < 1 / 8)
+    return bool(
+        special.bdtrc((len(row) + 1) // 2 - 1, len(row), np.isinf(row).mean()) < 1 / 8
+    )
 
 
-def median_power_law(x: Array, samples: Sequence[Array], resamples: int = 1000, seed: int = 0) -> Fit:
+def median_power_law(
+    x: Array, samples: Sequence[Array], resamples: int = 1000, seed: int = 0
+) -> Fit:
     """Exponent of the median of repeated runs against x; the error is from resampling the runs (bootstrap).
 
     Runs at each x are positive; infinite ones are censored, few enough for the median (`resolved`). In resamples
@@ -175,9 +203,19 @@ def median_power_law(x: Array, samples: Sequence[Array], resamples: int = 1000, 
     rows = [np.asarray(row, dtype=float).ravel() for row in samples]
     for row in rows:
         if len(row) < 2 or np.isnan(row).any() or not resolved(row) or row.min() <= 0:
-            reject("samples", row, "at least two positive values at each x, clearly less than half of them censored")
+            reject(
+                "samples",
+                row,
+                "at least two positive values at each x, clearly less than half of them censored",
+            )
     rng = np.random.default_rng(seed)
-    drawn = np.stack([np.median(row[rng.integers(len(row), size=(resamples, len(row)))], axis=1) for row in rows], 1)
+    drawn = np.stack(
+        [
+            np.median(row[rng.integers(len(row), size=(resamples, len(row)))], axis=1)
+            for row in rows
+        ],
+        1,
+    )
     points = np.array([median(row).value for row in rows])
     # a point known to all digits (equal step counts in all runs) must not get infinite weight
     error = np.array([_deviation(column) for column in np.log(drawn).T])
@@ -188,7 +226,9 @@ def median_power_law(x: Array, samples: Sequence[Array], resamples: int = 1000, 
     with np.errstate(invalid="ignore"):
         slopes = np.array([_line(u, np.log(row), weight)[0] for row in drawn])
     # infinite medians at both ends of x leave the slope open to both sides
-    slopes = np.where(np.isnan(slopes), np.where(np.arange(resamples) % 2, np.inf, -np.inf), slopes)
+    slopes = np.where(
+        np.isnan(slopes), np.where(np.arange(resamples) % 2, np.inf, -np.inf), slopes
+    )
     low, high = _quantiles(slopes, LEVEL)
     return Fit(slope, _deviation(slopes), intercept, low, high)
 
@@ -196,7 +236,11 @@ def median_power_law(x: Array, samples: Sequence[Array], resamples: int = 1000, 
 def _quantiles(values: np.ndarray, level: float) -> tuple[float, float]:
     """Ends of the middle share ``level`` of values that may be infinite: between those no quantile is interpolated."""
     ends, open_ = [(1 - level) / 2, (1 + level) / 2], np.isinf(values).any()
-    low, high = np.quantile(values, ends, method="inverted_cdf") if open_ else np.quantile(values, ends)
+    low, high = (
+        np.quantile(values, ends, method="inverted_cdf")
+        if open_
+        else np.quantile(values, ends)
+    )
     return float(low), float(high)
 
 

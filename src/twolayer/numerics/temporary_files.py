@@ -39,7 +39,9 @@ def mark() -> str:
 
 def draft_of(target: Path) -> Path:
     """A name beside a target, that nobody else has."""
-    return target.with_name(f".{target.stem[:40]}-{mark()}-{secrets.token_hex(4)}{target.suffix[-20:]}")
+    return target.with_name(
+        f".{target.stem[:40]}-{mark()}-{secrets.token_hex(4)}{target.suffix[-20:]}"
+    )
 
 
 @contextlib.contextmanager

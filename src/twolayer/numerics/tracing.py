@@ -15,4 +15,6 @@ __all__ = ["traced"]
 def traced(*values: object) -> bool:
     """Whether any of the values is a tracer of JAX."""
     jax = sys.modules.get("jax")
-    return jax is not None and any(isinstance(value, jax.core.Tracer) for value in values)
+    return jax is not None and any(
+        isinstance(value, jax.core.Tracer) for value in values
+    )

@@ -36,11 +36,19 @@ ASYMPTOTIC = 10_000
 
 def chi_square_quantile(n: float, x: np.ndarray) -> np.ndarray:
     """Quantile of χ²_n at probability Φ(x), n ≥ 64."""
-    if n < ASYMPTOTIC:  # beyond, SciPy's inverse loses its digits and the Cornish–Fisher series is exact to 1e-11
-        from scipy.special import gammainccinv, gammaincinv, ndtr  # takes a tenth of a second to import
+    if (
+        n < ASYMPTOTIC
+    ):  # beyond, SciPy's inverse loses its digits and the Cornish–Fisher series is exact to 1e-11
+        from scipy.special import (
+            gammainccinv,
+            gammaincinv,
+            ndtr,
+        )  # takes a tenth of a second to import
 
         upper = gammainccinv(n / 2, ndtr(-np.abs(x)))
-        return np.asarray(2 * np.where(x < 0, gammaincinv(n / 2, ndtr(-np.abs(x))), upper))
+        return np.asarray(
+            2 * np.where(x < 0, gammaincinv(n / 2, ndtr(-np.abs(x))), upper)
+        )
     s = np.sqrt(2 * n)
     return np.asarray(
         n
@@ -50,7 +58,8 @@ def chi_square_quantile(n: float, x: np.ndarray) -> np.ndarray:
         - (6 * x**4 + 14 * x**2 - 32) / (405 * n)
         + (9 * x**5 + 256 * x**3 - 433 * x) / (4860 * np.sqrt(2) * n**1.5)
         + (12 * x**6 - 243 * x**4 - 923 * x**2 + 1472) / (25515 * n**2)
-        - (3753 * x**7 + 4353 * x**5 - 289517 * x**3 - 289717 * x) / (9185400 * np.sqrt(2) * n**2.5)
+        - (3753 * x**7 + 4353 * x**5 - 289517 * x**3 - 289717 * x)
+        / (9185400 * np.sqrt(2) * n**2.5)
     )
 
 
@@ -85,7 +94,11 @@ class GramFactor:
     @property
     def draws(self) -> int:
         """Number of normals that `build` takes."""
-        return self.rows * (self.rows + 1) // 2 if self.bartlett else self.rows * self.columns
+        return (
+            self.rows * (self.rows + 1) // 2
+            if self.bartlett
+            else self.rows * self.columns
+        )
 
     @property
     def compiled(self) -> GramFactor:
@@ -109,7 +122,11 @@ class GramFactor:
         for column in range(DEGREE, -1, -1):
             c = c * x + table[..., column]
         diagonal = table[..., -1] * c * jnp.sqrt(c)
-        T = jnp.zeros((*normals.shape[:-1], s, s)).at[..., np.arange(s), np.arange(s)].set(diagonal)
+        T = (
+            jnp.zeros((*normals.shape[:-1], s, s))
+            .at[..., np.arange(s), np.arange(s)]
+            .set(diagonal)
+        )
         below = np.tril_indices(s, -1)
         return T.at[..., below[0], below[1]].set(normals[..., s:]) if s > 1 else T
 
@@ -125,7 +142,11 @@ class FactorGroup(NamedTuple):
     @property
     def draws(self) -> int:
         """Normals of one of them."""
-        return self.rows * (self.rows + 1) // 2 if self.triangular else self.rows * self.width
+        return (
+            self.rows * (self.rows + 1) // 2
+            if self.triangular
+            else self.rows * self.width
+        )
 
 
 @dataclass(frozen=True)
@@ -150,7 +171,13 @@ class GramFactors:
             triangular = GramFactor(rows, n).bartlett
             wide = min(2 ** (n - 1).bit_length(), DIRECT + rows - 1)
             forms.append((rows, rows if triangular else wide, triangular))
-        return cls(rows, tuple(FactorGroup(*form, len(list(same))) for form, same in itertools.groupby(forms)))
+        return cls(
+            rows,
+            tuple(
+                FactorGroup(*form, len(list(same)))
+                for form, same in itertools.groupby(forms)
+            ),
+        )
 
     @property
     def bartlett(self) -> bool:
@@ -176,7 +203,9 @@ class GramFactors:
             if group.triangular:
                 found.append(np.stack([GramFactor(self.rows, n).table() for n in own]))
             else:
-                found.append((np.arange(group.width) < np.asarray(own)[:, None]).astype(float))
+                found.append(
+                    (np.arange(group.width) < np.asarray(own)[:, None]).astype(float)
+                )
         return tuple(found)
 
     def build(self, normals: Real, tables: Real) -> tuple[Real, ...]:
@@ -184,12 +213,19 @@ class GramFactors:
         found, at = [], 0
         for group, table in zip(self.groups, tables, strict=True):
             end = at + group.members * group.draws
-            own = normals[..., at:end].reshape(*normals.shape[:-1], group.members, group.draws)
+            own = normals[..., at:end].reshape(
+                *normals.shape[:-1], group.members, group.draws
+            )
             at = end
             if group.triangular:
-                found.append(GramFactor(group.rows, DIRECT + group.rows).build(own, table))
+                found.append(
+                    GramFactor(group.rows, DIRECT + group.rows).build(own, table)
+                )
             else:
-                found.append(own.reshape(*own.shape[:-1], group.rows, group.width) * table[..., None, :])
+                found.append(
+                    own.reshape(*own.shape[:-1], group.rows, group.width)
+                    * table[..., None, :]
+                )
         return tuple(found)
 
 
@@ -200,13 +236,17 @@ _build = jax.jit(GramFactor.build, static_argnums=0)
 def factor_from(factor: GramFactor, normals: np.ndarray) -> np.ndarray:
     """T from normals (…, draws), as NumPy array; width = min(rows, columns)."""
     build = _build if factor.bartlett else GramFactor.build
-    T = np.asarray(build(factor.compiled, jnp.asarray(normals), jnp.asarray(factor.table())))
+    T = np.asarray(
+        build(factor.compiled, jnp.asarray(normals), jnp.asarray(factor.table()))
+    )
     if factor.columns > factor.rows and not factor.bartlett:
         T = np.swapaxes(np.linalg.qr(np.swapaxes(T, -1, -2), mode="r"), -1, -2)
     return T
 
 
-def draw_factor(seed: int, role: random.Role, rows: int, columns: int, runs: np.ndarray) -> np.ndarray:
+def draw_factor(
+    seed: int, role: random.Role, rows: int, columns: int, runs: np.ndarray
+) -> np.ndarray:
     """One T for each run, (runs, rows, width), as NumPy array; width = min(rows, columns)."""
     factor = GramFactor(rows, columns)
     return factor_from(factor, random.host_normal(seed, role, factor.draws, runs))

@@ -30,7 +30,9 @@ def named(out: str | os.PathLike[str], suffix: str) -> Path:
     return base.with_name(base.name + suffix) if base.name.strip(".") else base
 
 
-def check_writable(path: Path, label: str = "Argument `path`", make_folder: bool = False) -> None:
+def check_writable(
+    path: Path, label: str = "Argument `path`", make_folder: bool = False
+) -> None:
     """Refuse a path that cannot be written, by trying: permissions do not tell (read-only disks, superusers).
 
     The label is how the message calls the path; nothing is left behind. With ``make_folder`` its folder may be missing.
@@ -44,19 +46,29 @@ def check_writable(path: Path, label: str = "Argument `path`", make_folder: bool
         if make_folder and not folder.exists():
             folder = folder.parent
         if not path.name.strip(".") or path.is_dir():
-            raise InputError(f"{label} must name a file, but {short(str(path))} is a folder.")
+            raise InputError(
+                f"{label} must name a file, but {short(str(path))} is a folder."
+            )
         if not folder.is_dir():
-            raise InputError(f"{label} must lie in an existing folder, but {short(str(folder))} is none.")
-        with tempfile.NamedTemporaryFile(prefix=f".{path.stem[:40]}-{mark()}-", dir=folder):
+            raise InputError(
+                f"{label} must lie in an existing folder, but {short(str(folder))} is none."
+            )
+        with tempfile.NamedTemporaryFile(
+            prefix=f".{path.stem[:40]}-{mark()}-", dir=folder
+        ):
             pass
     except InputError:
         raise
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise InputError(f"{label} must be writable, but {short(str(path))} is not: {why}.") from None
+        raise InputError(
+            f"{label} must be writable, but {short(str(path))} is not: {why}."
+        ) from None
 
 
-def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], object]) -> Path:
+def write_atomically(
+    path: str | os.PathLike[str], write: Callable[[Path], object]
+) -> Path:
     """Let ``write`` make a temporary file beside the target, then rename it."""
     target = Path(path)
     check_writable(target)

@@ -1,7 +1,12 @@
 """Figures: every result has one."""
 
 from twolayer.plot.averages import moments
-from twolayer.plot.best_possible import best_line, best_possible, message_passing, thresholds
+from twolayer.plot.best_possible import (
+    best_line,
+    best_possible,
+    message_passing,
+    thresholds,
+)
 from twolayer.plot.dynamics import compare, trajectory
 from twolayer.plot.landscape import landscape
 from twolayer.plot.neuron_measure import measure

@@ -25,7 +25,9 @@ NUMBERS_UP_TO = 6  # rows and columns
 
 
 @in_house_style
-def moments(result: Moments, figure: Figure | None = None, ax: Sequence[Axes] | None = None) -> Figure:
+def moments(
+    result: Moments, figure: Figure | None = None, ax: Sequence[Axes] | None = None
+) -> Figure:
     """The averages psi, phi and chi as matrices.
 
     Parameters
@@ -41,7 +43,12 @@ def moments(result: Moments, figure: Figure | None = None, ax: Sequence[Axes] | 
     >>> [ax.get_xlabel() for ax in figure.axes[:3]]
     ['direction $r$', 'neuron $l$', 'neuron $l$']
     """
-    require(isinstance(result, Moments), "result", type(result).__name__, "a result of moments")
+    require(
+        isinstance(result, Moments),
+        "result",
+        type(result).__name__,
+        "a result of moments",
+    )
     figure, panels, whole = canvas(3, (9.2, 3.1), figure, ax)
     for panel, name in zip(panels, ("psi", "phi", "chi"), strict=True):
         matrix = getattr(result, name)
@@ -49,18 +56,36 @@ def moments(result: Moments, figure: Figure | None = None, ax: Sequence[Axes] | 
         bound = float(np.abs(matrix).max()) or 1.0
         # cells are numbered from 1, like neurons and directions
         edges = (0.5, columns + 0.5, rows + 0.5, 0.5)
-        image = panel.imshow(matrix, cmap="RdBu_r", vmin=-bound, vmax=bound, aspect="auto", extent=edges)
+        image = panel.imshow(
+            matrix, cmap="RdBu_r", vmin=-bound, vmax=bound, aspect="auto", extent=edges
+        )
         if max(rows, columns) <= NUMBERS_UP_TO:
             size = 7 if columns <= 4 else 6
             for (row, column), value in np.ndenumerate(matrix):
                 colour = "white" if abs(value) > 0.6 * bound else "#333333"
-                panel.text(column + 1, row + 1, f"{value:.2g}", ha="center", va="center", fontsize=size, color=colour)
+                panel.text(
+                    column + 1,
+                    row + 1,
+                    f"{value:.2g}",
+                    ha="center",
+                    va="center",
+                    fontsize=size,
+                    color=colour,
+                )
         panel.grid(False)
         panel.set_title(f"{name}   {MEANING[name]}", fontsize=8.5)
-        panel.set(xlabel="direction $r$" if name == "psi" else "neuron $l$", ylabel="neuron $j$")
+        panel.set(
+            xlabel="direction $r$" if name == "psi" else "neuron $l$",
+            ylabel="neuron $j$",
+        )
         for axis, count in ((panel.xaxis, columns), (panel.yaxis, rows)):
-            axis.set_major_locator(MaxNLocator(min(count, 10), integer=True, min_n_ticks=1))
+            axis.set_major_locator(
+                MaxNLocator(min(count, 10), integer=True, min_n_ticks=1)
+            )
         figure.colorbar(image, ax=panel)
     if whole:
-        house_title(figure, f"risk {result.risk:.4g}   {result.engine}, error {result.error:.1e}")
+        house_title(
+            figure,
+            f"risk {result.risk:.4g}   {result.engine}, error {result.error:.1e}",
+        )
     return figure

@@ -29,11 +29,17 @@ LOOKS: Options = {
     "equilibrium": {"ls": "--", "lw": 1.4},
     "uninformed": {"ls": "-", "lw": 1.8},
 }
-NAMES = {"informed": "from full knowledge", "equilibrium": "best possible", "uninformed": "from nothing"}
+NAMES = {
+    "informed": "from full knowledge",
+    "equilibrium": "best possible",
+    "uninformed": "from nothing",
+}
 
 
 @in_house_style
-def thresholds(result: Thresholds, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
+def thresholds(
+    result: Thresholds, figure: Figure | None = None, ax: Axes | None = None
+) -> Figure:
     """How many directions n = αd samples show, against α.
 
     Parameters
@@ -56,7 +62,8 @@ def thresholds(result: Thresholds, figure: Figure | None = None, ax: Axes | None
         x += [step.alpha, step.alpha]
         y += [known, known := known + len(step.directions)]
         panel.annotate(
-            f" {written(step.directions)}" + (f"\n α = {step.alpha:.4g}" if step.alpha else "\n at every α > 0"),
+            f" {written(step.directions)}"
+            + (f"\n α = {step.alpha:.4g}" if step.alpha else "\n at every α > 0"),
             (step.alpha, known),
             color=DIRECTIONS[i],
             va="bottom",
@@ -76,7 +83,10 @@ def thresholds(result: Thresholds, figure: Figure | None = None, ax: Axes | None
             fontsize=8.5,
         )
     panel.set(
-        xlabel="α = n/d", ylabel="directions that show", xlim=(0, right), ylim=(0, result.target.directions + 0.6)
+        xlabel="α = n/d",
+        ylabel="directions that show",
+        xlim=(0, right),
+        ylim=(0, result.target.directions + 0.6),
     )
     panel.set_yticks(range(result.target.directions + 1))
     noise = f", noise {result.noise:g}" if result.noise else ""
@@ -85,7 +95,9 @@ def thresholds(result: Thresholds, figure: Figure | None = None, ax: Axes | None
 
 
 @in_house_style
-def best_possible(result: BestPossible, figure: Figure | None = None, ax: Sequence[Axes] | None = None) -> Figure:
+def best_possible(
+    result: BestPossible, figure: Figure | None = None, ax: Sequence[Axes] | None = None
+) -> Figure:
     """Overlap and prediction error of the best possible against α, with the hard phase shaded.
 
     Parameters
@@ -99,7 +111,9 @@ def best_possible(result: BestPossible, figure: Figure | None = None, ax: Sequen
     >>> len(best_possible(tl.best_possible("tanh(z1)", [0.5, 1.0], noise=0.1)).axes)
     2
     """
-    require(isinstance(result, BestPossible), "result", result, "a result of best_possible")
+    require(
+        isinstance(result, BestPossible), "result", result, "a result of best_possible"
+    )
     drawing, (left, right), _ = canvas(2, (8.4, 3.3), figure, ax)
     for branch, look in LOOKS.items():
         if branch not in result.data.branch:  # of an interrupted search
@@ -108,7 +122,13 @@ def best_possible(result: BestPossible, figure: Figure | None = None, ax: Sequen
         values = np.linalg.eigvalsh(part.overlap.values)[:, ::-1][:, : result.law.k]
         for r in range(values.shape[1]):
             left.plot(result.alphas, values[:, r], color=DIRECTIONS[r], **look)
-        right.plot(result.alphas, part.mmse.values, color="#1a1a1a", label=NAMES[branch], **look)
+        right.plot(
+            result.alphas,
+            part.mmse.values,
+            color="#1a1a1a",
+            label=NAMES[branch],
+            **look,
+        )
     if result.hard is not None and np.isfinite(result.hard[0]):
         for panel in (left, right):
             low, high = result.hard
@@ -123,7 +143,9 @@ def best_possible(result: BestPossible, figure: Figure | None = None, ax: Sequen
     return drawing
 
 
-def best_line(ax: Axes, alphas: object, values: object, label: str = "best possible") -> None:
+def best_line(
+    ax: Axes, alphas: object, values: object, label: str = "best possible"
+) -> None:
     """Add the best possible to a panel of other methods: a dashed line over α, or a level at a single α.
 
     Parameters
@@ -146,7 +168,12 @@ def best_line(ax: Axes, alphas: object, values: object, label: str = "best possi
     """
     look: Options = {"color": GREY, "ls": "--", "lw": 1.4, "label": label}
     x, y = np.ravel(np.asarray(alphas, float)), np.ravel(np.asarray(values, float))
-    require(x.shape == y.shape and len(x) > 0, "values", values, "as many numbers as `alphas`")
+    require(
+        x.shape == y.shape and len(x) > 0,
+        "values",
+        values,
+        "as many numbers as `alphas`",
+    )
     if len(x) == 1:
         ax.axhline(float(y[0]), **look)
     else:
@@ -154,7 +181,9 @@ def best_line(ax: Axes, alphas: object, values: object, label: str = "best possi
 
 
 @in_house_style
-def message_passing(result: MessagePassing, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
+def message_passing(
+    result: MessagePassing, figure: Figure | None = None, ax: Axes | None = None
+) -> Figure:
     """Overlaps with the target along runs of message passing on explicit data.
 
     Parameters
@@ -164,20 +193,38 @@ def message_passing(result: MessagePassing, figure: Figure | None = None, ax: Ax
 
     Examples
     --------
-    >>> runs = MessagePassing(alpha=1.5, dim=400, path=np.array([[[0.0], [0.3], [0.5]], [[0.0], [0.2], [0.4]]]))
+    >>> runs = MessagePassing(
+    ...     alpha=1.5,
+    ...     dim=400,
+    ...     path=np.array([[[0.0], [0.3], [0.5]], [[0.0], [0.2], [0.4]]]),
+    ... )
     >>> len(message_passing(runs).axes[0].get_lines())
     3
     """
-    require(isinstance(result, MessagePassing), "result", type(result).__name__, "a result of BestPossible.simulate")
+    require(
+        isinstance(result, MessagePassing),
+        "result",
+        type(result).__name__,
+        "a result of BestPossible.simulate",
+    )
     drawing, (panel,), whole = canvas(1, (5.2, 3.2), figure, ax)
     seeds, length, k = result.path.shape
     for r, colour in zip(range(k), DIRECTIONS, strict=False):
-        panel.plot(np.arange(length), result.path[:, :, r].T, color=colour, alpha=0.35, lw=0.9)
-        panel.plot(np.arange(length), result.path[:, :, r].mean(0), color=colour, label=f"singular value {r + 1}")
+        panel.plot(
+            np.arange(length), result.path[:, :, r].T, color=colour, alpha=0.35, lw=0.9
+        )
+        panel.plot(
+            np.arange(length),
+            result.path[:, :, r].mean(0),
+            color=colour,
+            label=f"singular value {r + 1}",
+        )
     panel.set(xlabel="iteration", ylabel="overlap with the target", ylim=(0, 1.02))
     panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     if k > 1:
         panel.legend()
     if whole:
-        panel.set_title(f"α = {result.alpha:.4g}, d = {result.dim}, {seeds} runs and their mean")
+        panel.set_title(
+            f"α = {result.alpha:.4g}, d = {result.dim}, {seeds} runs and their mean"
+        )
     return drawing

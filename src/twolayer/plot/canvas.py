@@ -53,7 +53,10 @@ class Drawing(Figure):
         buffer = io.BytesIO()
         with house_style():
             self.savefig(buffer, format="png", dpi="figure")
-        return {"image/png": base64.b64encode(buffer.getvalue()).decode("ascii"), **text}
+        return {
+            "image/png": base64.b64encode(buffer.getvalue()).decode("ascii"),
+            **text,
+        }
 
 
 _handed: list[weakref.ref[Drawing]] = []
@@ -66,7 +69,11 @@ def new_figure(size: tuple[float, float]) -> Drawing:
         return Drawing(figsize=size)
     plt = pyplot()
     if not plt.isinteractive():
-        _handed[:] = [ref for ref in _handed if (old := ref()) is not None and plt.fignum_exists(old.number)]
+        _handed[:] = [
+            ref
+            for ref in _handed
+            if (old := ref()) is not None and plt.fignum_exists(old.number)
+        ]
         for ref in _handed[: max(0, len(_handed) - MOST + 1)]:
             plt.close(ref())
     with mpl.rc_context({"figure.max_open_warning": 0}):
@@ -97,8 +104,16 @@ def canvas(
     """
     if ax is not None:
         axes = list(np.ravel(np.asarray(ax, dtype=object)))
-        if figure is not None or len(axes) != columns or not all(isinstance(one, Axes) for one in axes):
-            accepted = "matplotlib axes" if columns == 1 else f"{columns} matplotlib axes, one for each panel"
+        if (
+            figure is not None
+            or len(axes) != columns
+            or not all(isinstance(one, Axes) for one in axes)
+        ):
+            accepted = (
+                "matplotlib axes"
+                if columns == 1
+                else f"{columns} matplotlib axes, one for each panel"
+            )
             reject("ax", ax, f"{accepted}, without `figure`")
         return Canvas(cast(Figure, axes[0].figure), axes, False)
     if figure is None:
@@ -126,6 +141,8 @@ def in_house_style(draw: Callable[P, Figure]) -> Callable[P, Figure]:
         with house_style():
             return draw(*args, **kwargs)
 
-    words, examples, rest = inspect.cleandoc(draw.__doc__ or "").partition("\nExamples\n")
+    words, examples, rest = inspect.cleandoc(draw.__doc__ or "").partition(
+        "\nExamples\n"
+    )
     drawn.__doc__ = f"{words.rstrip()}{PLACE}{examples}{rest}"
     return drawn

@@ -23,7 +23,14 @@ from twolayer.numerics.errors import InputError, choice
 from twolayer.numerics.foreign_files import reading
 from twolayer.plot.canvas import canvas, in_house_style
 from twolayer.plot.entries import curves_of, symbol
-from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, house_style, house_title, positive
+from twolayer.plot.style import (
+    COLOURS,
+    DIRECTIONS,
+    GREY,
+    house_style,
+    house_title,
+    positive,
+)
 from twolayer.plot.titles import algorithm_line, problem_line
 from twolayer.running.comparison import Comparison
 from twolayer.running.dataset import check_result
@@ -72,12 +79,18 @@ def _label(dataset: xr.Dataset) -> str:
     if "data" in method:
         parts[0] += " over rows"
     if "dim" in method:
-        size = "∞" if method["dim"] == "inf" else f"{method['dim']:,}".replace(",", "\u2009")
+        size = (
+            "∞"
+            if method["dim"] == "inf"
+            else f"{method['dim']:,}".replace(",", "\u2009")
+        )
         parts.append(f"d = {size}")
     seeds = dataset.sizes["seed"]
     if _random(dataset):
         parts.append(f"{seeds} seed{'s' if seeds > 1 else ''}")
-    diverged = int((dataset.outcome.values == Outcome.DIVERGED).reshape(seeds, -1).any(1).sum())
+    diverged = int(
+        (dataset.outcome.values == Outcome.DIVERGED).reshape(seeds, -1).any(1).sum()
+    )
     return ", ".join(parts) + (f" ({diverged} diverged)" if diverged else "")
 
 
@@ -112,18 +125,30 @@ def _check_quantity(quantity: str, datasets: Iterable[xr.Dataset]) -> None:
     for dataset in datasets:
         if quantity not in dataset:
             held = ", ".join(name for name in QUANTITIES if name in dataset)
-            raise InputError(f"Argument `quantity`: {_label(dataset)} has no {quantity!r}, but {held}.")
+            raise InputError(
+                f"Argument `quantity`: {_label(dataset)} has no {quantity!r}, but {held}."
+            )
 
 
 def _risk_axis(ax: Axes, dataset: xr.Dataset, quantity: str) -> None:
     """A logarithmic axis where that helps, and the level Δ/2 that no network gets below."""
-    drawn = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in ax.get_lines()])
+    drawn = np.concatenate(
+        [np.asarray(line.get_ydata(), dtype=float) for line in ax.get_lines()]
+    )
     seen = drawn[drawn > 0]
     floor = _told(dataset)["problem"]["noise"] / 2 if quantity == "risk" else 0.0
     if floor and not any(line.get_gid() == f"floor {floor}" for line in ax.get_lines()):
         ax.axhline(floor, color=GREY, lw=0.8, ls=":", gid=f"floor {floor}")
         place: Any = ("axes fraction", "data")
-        ax.annotate("Δ/2", (1.01, floor), xycoords=place, va="center", ha="left", color=GREY, fontsize=8)
+        ax.annotate(
+            "Δ/2",
+            (1.01, floor),
+            xycoords=place,
+            va="center",
+            ha="left",
+            color=GREY,
+            fontsize=8,
+        )
     if seen.size and seen.max() > 3 * seen.min():
         ax.set_yscale("log")
         for line in ax.get_lines():
@@ -140,14 +165,27 @@ def _risk_axis(ax: Axes, dataset: xr.Dataset, quantity: str) -> None:
 
 def _unresolved(ax: Axes, least: float, dataset: xr.Dataset) -> None:
     """Shade the risks that are smaller than the errors of their parts."""
-    resolution = json.loads(dataset.attrs.get("notes", "{}")).get("risk_resolution", 0.0)
+    resolution = json.loads(dataset.attrs.get("notes", "{}")).get(
+        "risk_resolution", 0.0
+    )
     if least < resolution:
-        ax.axhspan(least, resolution, color=GREY, alpha=0.15, lw=0, label="not resolved")
+        ax.axhspan(
+            least, resolution, color=GREY, alpha=0.15, lw=0, label="not resolved"
+        )
 
 
-def _band(ax: Axes, times: np.ndarray, values: np.ndarray, colour: str, label: str | None, **line: Any) -> None:
+def _band(
+    ax: Axes,
+    times: np.ndarray,
+    values: np.ndarray,
+    colour: str,
+    label: str | None,
+    **line: Any,
+) -> None:
     """Mean over seeds with the central 80 % of them."""
-    ax.plot(times, values.mean(axis=0), color=colour, label=label, **{"lw": 1.3, **line})
+    ax.plot(
+        times, values.mean(axis=0), color=colour, label=label, **{"lw": 1.3, **line}
+    )
     if values.shape[0] > 1:
         low, high = np.quantile(values, BAND, axis=0)
         ax.fill_between(times, low, high, color=colour, alpha=0.22, lw=0)
@@ -194,8 +232,19 @@ def trajectory(
     Examples
     --------
     >>> import twolayer as tl
-    >>> problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD(lr="0.1/d", geometry="projected")
-    >>> run = tl.solve(problem, algorithm, tl.Chain(100), tl.Overlaps([[1.0]], [[0.5]]), time=0.1, save=2, seeds=3)
+    >>> problem, algorithm = (
+    ...     tl.Problem("He2(z1)", "He2"),
+    ...     tl.SGD(lr="0.1/d", geometry="projected"),
+    ... )
+    >>> run = tl.solve(
+    ...     problem,
+    ...     algorithm,
+    ...     tl.Chain(100),
+    ...     tl.Overlaps([[1.0]], [[0.5]]),
+    ...     time=0.1,
+    ...     save=2,
+    ...     seeds=3,
+    ... )
     >>> trajectory(run, clock="step").axes[0].get_legend_handles_labels()[1]
     ['Chain, d = 100, 3 seeds']
     """
@@ -206,14 +255,28 @@ def trajectory(
     with house_style():
         figure, (left, right), whole = canvas(2, (9.2, 3.6), figure, ax, overlay=True)
         colour = COLOURS.get(_word(dataset), COLOURS["other"])
-        number = len({line.get_gid() for line in left.get_lines() if str(line.get_gid()).startswith("result")})
+        number = len(
+            {
+                line.get_gid()
+                for line in left.get_lines()
+                if str(line.get_gid()).startswith("result")
+            }
+        )
         style: Options = {"ls": LINES[number % 4]} if number else {}
         if "stage" in dataset.coords:
-            _stages(left, dataset, clock, [(dataset[quantity].values, colour, _label(dataset))], style)
+            _stages(
+                left,
+                dataset,
+                clock,
+                [(dataset[quantity].values, colour, _label(dataset))],
+                style,
+            )
             _stages(right, dataset, clock, _coloured(curves), style)
         else:
             times = dataset[clock].values
-            _band(left, times, dataset[quantity].values, colour, _label(dataset), **style)
+            _band(
+                left, times, dataset[quantity].values, colour, _label(dataset), **style
+            )
             if quantity == "risk":
                 _training(left, times, dataset, _label(dataset), color=colour)
             _curves(right, times, curves, style)
@@ -229,37 +292,65 @@ def trajectory(
     return figure
 
 
-def _training(ax: Axes, times: np.ndarray, dataset: xr.Dataset, label: str, **line: Any) -> None:
+def _training(
+    ax: Axes, times: np.ndarray, dataset: xr.Dataset, label: str, **line: Any
+) -> None:
     """The risk on the samples that are trained on, where they are reused."""
     if "train_risk" in dataset:
         look = {"ls": (0, (1, 1)), "lw": 1.4, **line}
-        ax.plot(times, dataset.train_risk.values.mean(axis=0), label=f"{label}: training", **look)
+        ax.plot(
+            times,
+            dataset.train_risk.values.mean(axis=0),
+            label=f"{label}: training",
+            **look,
+        )
 
 
 def _stages(
-    ax: Axes, dataset: xr.Dataset, clock: str, curves: list[tuple[np.ndarray, str, str]], style: Options
+    ax: Axes,
+    dataset: xr.Dataset,
+    clock: str,
+    curves: list[tuple[np.ndarray, str, str]],
+    style: Options,
 ) -> None:
     """Values, colours and names of curves, every seed along its own clock."""
-    times, seeds, stage = dataset[clock].values, dataset.sizes["seed"], dataset.stage.values
-    ends = np.flatnonzero(stage[1:] > stage[:-1])  # last save points of all stages but the last
+    times, seeds, stage = (
+        dataset[clock].values,
+        dataset.sizes["seed"],
+        dataset.stage.values,
+    )
+    ends = np.flatnonzero(
+        stage[1:] > stage[:-1]
+    )  # last save points of all stages but the last
     line: Options = {"lw": 1.0, "alpha": max(0.15, min(1.0, FAINT / seeds)), **style}
     for values, colour, name in curves:
         for i in range(seeds):
-            ax.plot(times[i], values[i], color=colour, label=None if i else name, **line)
+            ax.plot(
+                times[i], values[i], color=colour, label=None if i else name, **line
+            )
         if len(ends):
             ax.scatter(times[:, ends], values[:, ends], s=14, color=colour, zorder=4)
 
 
-def _coloured(curves: list[tuple[str, np.ndarray]]) -> list[tuple[np.ndarray, str, str]]:
+def _coloured(
+    curves: list[tuple[str, np.ndarray]],
+) -> list[tuple[np.ndarray, str, str]]:
     """Entries with their colours, one for each direction or for each entry of Q, and their symbols."""
-    return [(values, DIRECTIONS[_number(name, i)], symbol(name)) for i, (name, values) in enumerate(curves)]
+    return [
+        (values, DIRECTIONS[_number(name, i)], symbol(name))
+        for i, (name, values) in enumerate(curves)
+    ]
 
 
-def _curves(ax: Axes, times: np.ndarray, curves: list[tuple[str, np.ndarray]], style: Options) -> None:
+def _curves(
+    ax: Axes, times: np.ndarray, curves: list[tuple[str, np.ndarray]], style: Options
+) -> None:
     """Every entry: bands of a few, thin lines of many."""
     for values, colour, name in _coloured(curves):
         if len(curves) > MANY:
-            ax.plot(times, values.mean(axis=0), color=colour, lw=0.8, label=name, **style)
+            ax.plot(
+                times, values.mean(axis=0), color=colour, lw=0.8, label=name, **style
+            )
         else:
             _band(ax, times, values, colour, name, **style)
 
@@ -279,10 +370,14 @@ def _entry_axis(ax: Axes, names: list[str]) -> None:
         "a": "second layer $a_j$",
         "m": "overlap  $m_r = \\langle M_{jr}^2 \\rangle_j^{1/2}$",
     }
-    ax.set_ylabel(words[letters] if len(letters) == 1 else "overlaps " + ", ".join(letters))
+    ax.set_ylabel(
+        words[letters] if len(letters) == 1 else "overlaps " + ", ".join(letters)
+    )
     named: Options = {}
     for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
-        named.setdefault(name, handle)  # of several neurons or results, the first stands for the direction
+        named.setdefault(
+            name, handle
+        )  # of several neurons or results, the first stands for the direction
     if len(named) > 1 or (letters != "M" and len(names) > 1):
         ax.legend(named.values(), named, ncols=1 + len(named) // 7)
 
@@ -290,7 +385,10 @@ def _entry_axis(ax: Axes, names: list[str]) -> None:
 def _distinct(labels: dict[str, str]) -> dict[str, str]:
     """Labels, with the name in the tree where two would be the same."""
     texts = list(labels.values())
-    return {name: f"{text} ({name})" if texts.count(text) > 1 else text for name, text in labels.items()}
+    return {
+        name: f"{text} ({name})" if texts.count(text) > 1 else text
+        for name, text in labels.items()
+    }
 
 
 def _colours(words: dict[str, str]) -> dict[str, str]:
@@ -298,7 +396,11 @@ def _colours(words: dict[str, str]) -> dict[str, str]:
     wishes = {name: COLOURS.get(word, COLOURS["other"]) for name, word in words.items()}
     out: dict[str, str] = {}
     for name, wish in wishes.items():
-        free = [colour for colour in DIRECTIONS if colour not in wishes.values() and colour not in out.values()]
+        free = [
+            colour
+            for colour in DIRECTIONS
+            if colour not in wishes.values() and colour not in out.values()
+        ]
         out[name] = wish if wish not in out.values() or not free else free[0]
     return out
 
@@ -325,7 +427,10 @@ def compare(
     Examples
     --------
     >>> import twolayer as tl
-    >>> problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD(lr="0.1/d", geometry="projected")
+    >>> problem, algorithm = (
+    ...     tl.Problem("He2(z1)", "He2"),
+    ...     tl.SGD(lr="0.1/d", geometry="projected"),
+    ... )
     >>> start, methods = tl.Overlaps([[1.0]], [[0.5]]), [tl.Chain(10), tl.Chain(15)]
     >>> both = tl.compare(problem, algorithm, methods, start, time=0.1, save=2, seeds=3)
     >>> compare(both, entries=["M11", "Q11"]).axes[0].get_legend_handles_labels()[1]
@@ -346,8 +451,18 @@ def compare(
     count = len(shown[known.reference])
     figure, (left, right), whole = canvas(2, (9.2, 3.6), figure, ax)
     for i, name in enumerate(simulations):
-        times, marks = results[name][clock].values, _marks(i, results[name].sizes["time"])
-        _band(left, times, results[name][quantity].values, colours[name], labels[name], **marks)
+        times, marks = (
+            results[name][clock].values,
+            _marks(i, results[name].sizes["time"]),
+        )
+        _band(
+            left,
+            times,
+            results[name][quantity].values,
+            colours[name],
+            labels[name],
+            **marks,
+        )
         if quantity == "risk":
             _training(left, times, results[name], labels[name], color=colours[name])
         for r, (entry, values) in enumerate(shown[name]):
@@ -356,12 +471,27 @@ def compare(
             _band(right, times, values, colour, None, **marks)
     for i, name in enumerate(theories):
         times = results[name][clock].values
-        line: Options = {"color": COLOURS["theory"], "ls": THEORY_LINES[i % 3], "lw": 1.4, "zorder": 5}
-        left.plot(times, results[name][quantity].values.mean(axis=0), label=labels[name], **line)
+        line: Options = {
+            "color": COLOURS["theory"],
+            "ls": THEORY_LINES[i % 3],
+            "lw": 1.4,
+            "zorder": 5,
+        }
+        left.plot(
+            times,
+            results[name][quantity].values.mean(axis=0),
+            label=labels[name],
+            **line,
+        )
         if quantity == "risk":
             _training(left, times, results[name], labels[name], **{**line, "lw": 0.9})
         for j, (_, values) in enumerate(shown[name]):
-            right.plot(times, values.mean(axis=0), label=labels[name] if j == 0 and count > 1 else None, **line)
+            right.plot(
+                times,
+                values.mean(axis=0),
+                label=labels[name] if j == 0 and count > 1 else None,
+                **line,
+            )
     _risk_axis(left, reference, quantity)
     if count > 1:
         for r, (entry, _) in enumerate(shown[known.reference]):

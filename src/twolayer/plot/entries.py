@@ -19,12 +19,22 @@ from twolayer.running.dataset import quantities
 
 __all__ = ["curves_of", "symbol"]
 
-ACCEPTED = "'m', 'M', 'Q', 'a', or entries such as 'M12' and 'Q11' with indices of the run"
+ACCEPTED = (
+    "'m', 'M', 'Q', 'a', or entries such as 'M12' and 'Q11' with indices of the run"
+)
 
 
-def curves_of(dataset: xr.Dataset, entries: str | Sequence[str]) -> list[tuple[str, np.ndarray]]:
+def curves_of(
+    dataset: xr.Dataset, entries: str | Sequence[str]
+) -> list[tuple[str, np.ndarray]]:
     """Name and values (seed, time) of every entry asked for; names have their indices after the letter."""
-    asked = [entries] if isinstance(entries, str) else list(entries) if isinstance(entries, Sequence) else []
+    asked = (
+        [entries]
+        if isinstance(entries, str)
+        else list(entries)
+        if isinstance(entries, Sequence)
+        else []
+    )
     if not asked or not all(isinstance(name, str) and name for name in asked):
         reject("entries", entries, ACCEPTED)
     return [curve for name in asked for curve in _one(dataset, name)]
@@ -39,7 +49,9 @@ def symbol(name: str) -> str:
     ('$M_{j1}$', '$Q_{12}$', '$m_{3}$')
     """
     letter, index = name[0], name[1:].split(",")
-    return f"$M_{{j{index[-1]}}}$" if letter == "M" else f"${letter}_{{{''.join(index)}}}$"
+    return (
+        f"$M_{{j{index[-1]}}}$" if letter == "M" else f"${letter}_{{{''.join(index)}}}$"
+    )
 
 
 def _one(dataset: xr.Dataset, name: str) -> list[tuple[str, np.ndarray]]:
@@ -47,15 +59,23 @@ def _one(dataset: xr.Dataset, name: str) -> list[tuple[str, np.ndarray]]:
     if letter not in "mMQa" or (letter != "m" and letter not in dataset):
         reject("entries", name, ACCEPTED)
     if letter == "m":
-        values = np.stack([x for key, x in quantities(dataset).items() if key != "risk"], axis=-1)
+        values = np.stack(
+            [x for key, x in quantities(dataset).items() if key != "risk"], axis=-1
+        )
     else:
         values = dataset[letter].values
     shape = values.shape[2:]
     if rest:
-        digits = [int(x) for x in (rest.split(",") if "," in rest else list(rest)) if re.fullmatch(r"\d+", x)]
+        digits = [
+            int(x)
+            for x in (rest.split(",") if "," in rest else list(rest))
+            if re.fullmatch(r"\d+", x)
+        ]
         if len(shape) == 1 and re.fullmatch(r"\d+", rest):
             digits = [int(rest)]
-        if len(digits) != len(shape) or not all(1 <= i <= n for i, n in zip(digits, shape, strict=True)):
+        if len(digits) != len(shape) or not all(
+            1 <= i <= n for i, n in zip(digits, shape, strict=True)
+        ):
             reject("entries", name, ACCEPTED)
         chosen = [tuple(i - 1 for i in digits)]
     elif letter == "M":
@@ -67,4 +87,6 @@ def _one(dataset: xr.Dataset, name: str) -> list[tuple[str, np.ndarray]]:
     flat = values.reshape(*values.shape[:2], -1)
     places = [np.ravel_multi_index(index, shape) for index in chosen]
     names = [letter + ",".join(str(i + 1) for i in index) for index in chosen]
-    return [(name, flat[:, :, place]) for name, place in zip(names, places, strict=True)]
+    return [
+        (name, flat[:, :, place]) for name, place in zip(names, places, strict=True)
+    ]

@@ -23,7 +23,10 @@ POINTS = 200
 
 @in_house_style
 def landscape(
-    result: PopulationLoss, step: float = 0.0, figure: Figure | None = None, ax: Sequence[Axes] | None = None
+    result: PopulationLoss,
+    step: float = 0.0,
+    figure: Figure | None = None,
+    ax: Sequence[Axes] | None = None,
 ) -> Figure:
     """Population loss of a single-index task against the overlap m, and the velocity of m.
 
@@ -41,13 +44,31 @@ def landscape(
     >>> len(landscape(found, step=0.2).axes[1].get_lines())
     3
     """
-    require(isinstance(result, PopulationLoss), "result", result, "a result of population_loss")
+    require(
+        isinstance(result, PopulationLoss),
+        "result",
+        result,
+        "a result of population_loss",
+    )
     drawing, (left, right), whole = canvas(2, (8.4, 3.3), figure, ax)
-    m = np.sin(np.linspace(-1, 1, POINTS) * np.pi / 2) * 0.9999  # φ of kinks is steep near ±1
+    m = (
+        np.sin(np.linspace(-1, 1, POINTS) * np.pi / 2) * 0.9999
+    )  # φ of kinks is steep near ±1
     left.plot(m, result.phi(m), color=COLOURS["theory"])
-    right.plot(m, result.flow(m), color=COLOURS["theory"], label="small steps, $\\delta \\to 0$")
+    right.plot(
+        m,
+        result.flow(m),
+        color=COLOURS["theory"],
+        label="small steps, $\\delta \\to 0$",
+    )
     if step:
-        right.plot(m, result.flow(m, step), color=DIRECTIONS[0], ls="--", label=f"$\\delta = {step:g}$")
+        right.plot(
+            m,
+            result.flow(m, step),
+            color=DIRECTIONS[0],
+            ls="--",
+            label=f"$\\delta = {step:g}$",
+        )
         right.legend()
     right.axhline(0.0, color=GREY, lw=0.8)
     left.set(xlabel="overlap $m$", ylabel="population loss $\\varphi(m)$")

@@ -9,7 +9,11 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from twolayer.analysis.neuron_measure import measure_histogram, orthogonal_norms, particle_weights
+from twolayer.analysis.neuron_measure import (
+    measure_histogram,
+    orthogonal_norms,
+    particle_weights,
+)
 from twolayer.numerics.errors import positive_integer
 from twolayer.plot.canvas import canvas, in_house_style
 from twolayer.plot.style import DIRECTIONS
@@ -21,7 +25,10 @@ POINTS = 4000  # of many particles, so many are drawn
 
 @in_house_style
 def measure(
-    dataset: xr.Dataset, panels: int = 4, figure: Figure | None = None, ax: Sequence[Axes] | None = None
+    dataset: xr.Dataset,
+    panels: int = 4,
+    figure: Figure | None = None,
+    ax: Sequence[Axes] | None = None,
 ) -> Figure:
     """The neurons at several times: histograms of m and q for one direction, the plane of the first two otherwise.
 
@@ -43,7 +50,9 @@ def measure(
     """
     weight = particle_weights(dataset)
     count = min(positive_integer("panels", panels), dataset.sizes["time"])
-    times = np.unique(np.linspace(0, dataset.sizes["time"] - 1, count).round().astype(int))
+    times = np.unique(
+        np.linspace(0, dataset.sizes["time"] - 1, count).round().astype(int)
+    )
     size = (2.7 * len(times), 3.0)
     figure, axes, _ = canvas(len(times), size, figure, ax, sharex=True, sharey=True)
     if dataset.sizes["direction"] == 1:
@@ -66,7 +75,15 @@ def measure(
         for panel, i in zip(axes, times, strict=True):
             M = dataset.M.values[0, i][shown]
             size = 6 + 30 * weight[shown] / weight.max() / max(1.0, len(shown) / 200)
-            marks = panel.scatter(M[:, 0], M[:, 1], size, q[0, i][shown], cmap="viridis_r", vmin=0, vmax=q[0].max())
+            marks = panel.scatter(
+                M[:, 0],
+                M[:, 1],
+                size,
+                q[0, i][shown],
+                cmap="viridis_r",
+                vmin=0,
+                vmax=q[0].max(),
+            )
         figure.colorbar(marks, ax=list(axes), label="$q$")
         axes[0].set_ylabel("$m_2$")
     for panel, i in zip(axes, times, strict=True):

@@ -32,7 +32,9 @@ SAID = {"wins": "beaten", "loses": "better", "undecided": "undecided"}
 
 
 @in_house_style
-def optimum(result: Optimum, figure: Figure | None = None, ax: Sequence[Axes] | None = None) -> Figure:
+def optimum(
+    result: Optimum, figure: Figure | None = None, ax: Sequence[Axes] | None = None
+) -> Figure:
     """Rate and excess risk of an optimum, of the best constant and of the best named schedule.
 
     Parameters
@@ -43,8 +45,13 @@ def optimum(result: Optimum, figure: Figure | None = None, ax: Sequence[Axes] | 
     Examples
     --------
     >>> import twolayer as tl
-    >>> problem, start = tl.Problem("z1", "linear", noise=0.2), tl.Overlaps([[0.0]], [[0.0]])
-    >>> best = tl.optimise(problem, tl.SGD(lr="0.2/d"), start, form="constant", horizon=10)
+    >>> problem, start = (
+    ...     tl.Problem("z1", "linear", noise=0.2),
+    ...     tl.Overlaps([[0.0]], [[0.0]]),
+    ... )
+    >>> best = tl.optimise(
+    ...     problem, tl.SGD(lr="0.2/d"), start, form="constant", horizon=10
+    ... )
     >>> len(optimum(best).axes)
     2
     """
@@ -52,13 +59,23 @@ def optimum(result: Optimum, figure: Figure | None = None, ax: Sequence[Axes] | 
     drawing, (left, right), _ = canvas(2, (8.4, 3.3), figure, ax)
     units, dim = result.path.lr.attrs.get("units") or "", result.start.dim
     # where d is known the rate is a number, and small
-    scale = dim if not units and dim is not None and result.algorithm.lr.exponent == -1 else 1
+    scale = (
+        dim
+        if not units and dim is not None and result.algorithm.lr.exponent == -1
+        else 1
+    )
     for (name, path), look in zip(result.paths.items(), LOOKS, strict=False):
         x = path[result.clock]
         left.plot(x, scale * path.lr, label=name, **look)
         right.plot(x, path.excess_risk.mean("seed"), **look)
-    rate = "d·lr" if units == "d**-1" or scale != 1 else "lr" + (f" / {units}" if units else "")
-    label = {"alpha": "samples/d", "time": "time t = lr·step/N", "step": "step"}[result.clock]
+    rate = (
+        "d·lr"
+        if units == "d**-1" or scale != 1
+        else "lr" + (f" / {units}" if units else "")
+    )
+    label = {"alpha": "samples/d", "time": "time t = lr·step/N", "step": "step"}[
+        result.clock
+    ]
     left.set(xlabel=label, ylabel=rate, ylim=(0, None))
     right.set(xlabel=label, ylabel="excess risk", yscale="log")
     left.legend()
@@ -66,7 +83,9 @@ def optimum(result: Optimum, figure: Figure | None = None, ax: Sequence[Axes] | 
 
 
 @in_house_style
-def contest(result: Contest, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
+def contest(
+    result: Contest, figure: Figure | None = None, ax: Axes | None = None
+) -> Figure:
     """What each protocol reached at finite d: every run, means with two standard errors, and who wins.
 
     Parameters
@@ -77,20 +96,42 @@ def contest(result: Contest, figure: Figure | None = None, ax: Axes | None = Non
     Examples
     --------
     >>> import numpy as np
-    >>> runs = {"optimum": np.array([0.10, 0.12, 0.11]), "constant": np.array([0.15, 0.16, 0.17])}
+    >>> runs = {
+    ...     "optimum": np.array([0.10, 0.12, 0.11]),
+    ...     "constant": np.array([0.15, 0.16, 0.17]),
+    ... }
     >>> drawn = contest(Contest(dim=500, seeds=3, objective="excess_risk", values=runs))
     >>> [label.get_text() for label in drawn.axes[0].get_yticklabels()]
     ['optimum', 'constant: undecided']
     """
-    require(isinstance(result, Contest), "result", type(result).__name__, "a result of Optimum.compare")
-    drawing, (panel,), whole = canvas(1, (5.6, 1.4 + 0.5 * len(result.values)), figure, ax)
+    require(
+        isinstance(result, Contest),
+        "result",
+        type(result).__name__,
+        "a result of Optimum.compare",
+    )
+    drawing, (panel,), whole = canvas(
+        1, (5.6, 1.4 + 0.5 * len(result.values)), figure, ax
+    )
     for row, (name, values) in enumerate(result.values.items()):
         mean, error = result.means[name]
-        panel.plot(values, [row] * len(values), "|", color=COLOURS["chain"], alpha=0.5, ms=11)
-        panel.errorbar(mean, row, xerr=2 * error, fmt="o", color=COLOURS["theory"], ms=5, capsize=3)
-    told = [name + (f": {said}" if (said := SAID.get(result.verdicts.get(name, ""))) else "") for name in result.values]
+        panel.plot(
+            values, [row] * len(values), "|", color=COLOURS["chain"], alpha=0.5, ms=11
+        )
+        panel.errorbar(
+            mean, row, xerr=2 * error, fmt="o", color=COLOURS["theory"], ms=5, capsize=3
+        )
+    told = [
+        name
+        + (f": {said}" if (said := SAID.get(result.verdicts.get(name, ""))) else "")
+        for name in result.values
+    ]
     panel.set_yticks(range(len(told)), told)
     panel.set(xlabel=result.objective.replace("_", " "), ylim=(len(told) - 0.5, -0.5))
     if whole:
-        house_title(drawing, f"$d = {result.dim}$, {result.seeds} runs of each", "bars: two standard errors")
+        house_title(
+            drawing,
+            f"$d = {result.dim}$, {result.seeds} runs of each",
+            "bars: two standard errors",
+        )
     return drawing

@@ -19,7 +19,9 @@ def pyplot() -> ModuleType:
     """The part of matplotlib that shows figures, with its backend in place."""
     import matplotlib.pyplot as plt
 
-    load: Any = plt.draw_if_interactive  # needs the backend, which else would come with the first figure
+    load: Any = (
+        plt.draw_if_interactive
+    )  # needs the backend, which else would come with the first figure
     load()
     return plt
 

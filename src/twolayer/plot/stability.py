@@ -24,7 +24,9 @@ FLAT = 1e-5  # growth rates below this share of the largest are drawn on the lin
 
 
 @in_house_style
-def fixed_points(result: FixedPoints, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
+def fixed_points(
+    result: FixedPoints, figure: Figure | None = None, ax: Axes | None = None
+) -> Figure:
     """Real parts of all eigenvalues at each fixed point, growing ones above zero.
 
     Parameters
@@ -36,7 +38,9 @@ def fixed_points(result: FixedPoints, figure: Figure | None = None, ax: Axes | N
     --------
     >>> import twolayer as tl
     >>> near = tl.Overlaps([[0.4]], [[0.0]])
-    >>> points = tl.fixed_points(tl.Problem("He2(z1)", "He2"), tl.SGD(lr="0.05/d"), near)
+    >>> points = tl.fixed_points(
+    ...     tl.Problem("He2(z1)", "He2"), tl.SGD(lr="0.05/d"), near
+    ... )
     >>> len(fixed_points(points).axes)
     1
     """
@@ -47,7 +51,9 @@ def fixed_points(result: FixedPoints, figure: Figure | None = None, ax: Axes | N
         values = np.real(point.eigenvalues)
         for sign, colour in ((1, DIRECTIONS[1]), (-1, DIRECTIONS[0])):
             here = values[np.sign(values) == sign]
-            panel.scatter(np.full(len(here), i), here, marker="_", s=340, color=colour, lw=1.6)
+            panel.scatter(
+                np.full(len(here), i), here, marker="_", s=340, color=colour, lw=1.6
+            )
     panel.axhline(0.0, color=GREY, lw=0.8)
     every = np.concatenate([np.real(x.eigenvalues) for x in result])
     top = max(float(np.abs(every).max()), 1e-12)
@@ -55,13 +61,24 @@ def fixed_points(result: FixedPoints, figure: Figure | None = None, ax: Axes | N
     # a power of ten below all that grows or decays: no labels crowd around zero
     panel.set_yscale("symlog", linthresh=10.0 ** np.floor(np.log10(small)))
     panel.set_ylim(min(2.5 * every.min(), -small), max(2.5 * every.max(), small))
-    panel.set_xticks(range(len(result)), [f"{x.kind}\n{x.excess_risk:.3g}" for x in result])
-    panel.set(xlim=(-0.7, len(result) - 0.3), ylabel="growth rates per unit of t", xlabel="excess risk")
+    panel.set_xticks(
+        range(len(result)), [f"{x.kind}\n{x.excess_risk:.3g}" for x in result]
+    )
+    panel.set(
+        xlim=(-0.7, len(result) - 0.3),
+        ylabel="growth rates per unit of t",
+        xlabel="excess risk",
+    )
     return drawing
 
 
 @in_house_style
-def plateaus(result: Plateaus, run: xr.Dataset, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
+def plateaus(
+    result: Plateaus,
+    run: xr.Dataset,
+    figure: Figure | None = None,
+    ax: Axes | None = None,
+) -> Figure:
     """Excess risk of a run against time, with its plateaus shaded and the risks of their saddles dashed.
 
     Parameters
@@ -74,13 +91,25 @@ def plateaus(result: Plateaus, run: xr.Dataset, figure: Figure | None = None, ax
     Examples
     --------
     >>> import twolayer as tl
-    >>> problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD(lr="0.05/d", geometry="projected")
-    >>> run = tl.solve(problem, algorithm, tl.ODE(), tl.Overlaps([[1.0]], [[0.01]]), time=4)
+    >>> problem, algorithm = (
+    ...     tl.Problem("He2(z1)", "He2"),
+    ...     tl.SGD(lr="0.05/d", geometry="projected"),
+    ... )
+    >>> run = tl.solve(
+    ...     problem, algorithm, tl.ODE(), tl.Overlaps([[1.0]], [[0.01]]), time=4
+    ... )
     >>> len(plateaus(tl.stability.plateaus(problem, algorithm, run), run).axes)
     1
     """
-    require(isinstance(result, Plateaus), "result", result, "a result of stability.plateaus")
-    require(isinstance(run, xr.Dataset) and "excess_risk" in run, "run", run, "the run that the plateaus are those of")
+    require(
+        isinstance(result, Plateaus), "result", result, "a result of stability.plateaus"
+    )
+    require(
+        isinstance(run, xr.Dataset) and "excess_risk" in run,
+        "run",
+        run,
+        "the run that the plateaus are those of",
+    )
     drawing, (panel,), _ = canvas(1, (5.2, 3.4), figure, ax)
     last = float(run.time[-1])
     for i, one in enumerate(result):
@@ -97,10 +126,20 @@ def plateaus(result: Plateaus, run: xr.Dataset, figure: Figure | None = None, ax
             fontsize=8.5,
         )
     panel.plot(run.time, run.excess_risk.isel(seed=0), color="#1a1a1a")
-    for i, (when, (order, _)) in enumerate(zip(result.learned, result.chain, strict=True)):
+    for i, (when, (order, _)) in enumerate(
+        zip(result.learned, result.chain, strict=True)
+    ):
         if np.isfinite(when):
-            panel.axvline(when, color=DIRECTIONS[i], lw=1.0, ls=":", label=f"order {order} learned")
+            panel.axvline(
+                when,
+                color=DIRECTIONS[i],
+                lw=1.0,
+                ls=":",
+                label=f"order {order} learned",
+            )
     if any(np.isfinite(result.learned)):
         panel.legend()
-    panel.set(xlabel="time t = lr·step/N", ylabel="excess risk", yscale="log", xlim=(0, last))
+    panel.set(
+        xlabel="time t = lr·step/N", ylabel="excess risk", yscale="log", xlim=(0, last)
+    )
     return drawing

@@ -46,8 +46,20 @@ FORMATS = (".png", ".pdf", ".svg")
 GREY = "#777777"
 """For what is neither theory nor measurement: levels, guides, thresholds."""
 
-LIGHT = {"ink": "#1a1a1a", "blue": "#0072b2", "amber": "#e69f00", "brown": "#8f3f00", "aqua": "#5ad1d1"}
-DARK = {"ink": "#f2f2f2", "blue": "#3399ff", "amber": "#eb9c00", "brown": "#805500", "aqua": "#4dffa6"}
+LIGHT = {
+    "ink": "#1a1a1a",
+    "blue": "#0072b2",
+    "amber": "#e69f00",
+    "brown": "#8f3f00",
+    "aqua": "#5ad1d1",
+}
+DARK = {
+    "ink": "#f2f2f2",
+    "blue": "#3399ff",
+    "amber": "#eb9c00",
+    "brown": "#805500",
+    "aqua": "#4dffa6",
+}
 
 MEANING = {
     "theory": "ink",
@@ -66,8 +78,24 @@ MEANING = {
 }
 """What is drawn, and the colour of the palette that it has."""
 
-LIGHT_DIRECTIONS = ("#0072b2", "#d55e00", "#00cccc", "#591b30", "#eba481", "#002b80", "#a60000")
-DARK_DIRECTIONS = ("#4aa8ff", "#ff8c1a", "#ffd4bf", "#805500", "#bfeaff", "#466380", "#8000ff")
+LIGHT_DIRECTIONS = (
+    "#0072b2",
+    "#d55e00",
+    "#00cccc",
+    "#591b30",
+    "#eba481",
+    "#002b80",
+    "#a60000",
+)
+DARK_DIRECTIONS = (
+    "#4aa8ff",
+    "#ff8c1a",
+    "#ffd4bf",
+    "#805500",
+    "#bfeaff",
+    "#466380",
+    "#8000ff",
+)
 
 HOUSE: Options = {
     "figure.dpi": 110,
@@ -121,7 +149,10 @@ STYLES: dict[str, Options] = {
         "grid.color": "#333333",
     },
 }
-COLUMN, PAGE = 3.4, 7.0  # inches: widths of figures of one panel and of several on paper
+COLUMN, PAGE = (
+    3.4,
+    7.0,
+)  # inches: widths of figures of one panel and of several on paper
 ENLARGED = 1.35  # talks: panels grow with their type
 
 _current = "house"
@@ -184,7 +215,10 @@ class style:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         global _current
         _current = self.before
@@ -197,7 +231,9 @@ def panel_size(columns: int, size: tuple[float, float]) -> tuple[float, float]:
     if _current != "paper":
         return size
     width = COLUMN if columns == 1 else PAGE
-    return width, round(size[1] * max(width / size[0], 0.55), 2)  # not so flat that type fills it
+    return width, round(
+        size[1] * max(width / size[0], 0.55), 2
+    )  # not so flat that type fills it
 
 
 @contextmanager
@@ -273,5 +309,7 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
         if not goal.suffix:
             goal = goal.with_suffix(f".{mpl.rcParams['savefig.format']}")
         if goal.suffix not in FORMATS:
-            raise InputError(f"Argument `path` must end in .png, .pdf or .svg, but got {short(str(path))}.")
+            raise InputError(
+                f"Argument `path` must end in .png, .pdf or .svg, but got {short(str(path))}."
+            )
         return write_atomically(goal, figure.savefig)

@@ -28,7 +28,12 @@ MARKS = "os^Dv<>P"
 
 
 @in_house_style
-def swept(dataset: xr.Dataset, of: str | None = None, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
+def swept(
+    dataset: xr.Dataset,
+    of: str | None = None,
+    figure: Figure | None = None,
+    ax: Axes | None = None,
+) -> Figure:
     """A sweep as it is best seen: curves along one axis, or a heat map of two.
 
     Parameters
@@ -41,8 +46,18 @@ def swept(dataset: xr.Dataset, of: str | None = None, figure: Figure | None = No
     Examples
     --------
     >>> import twolayer as tl
-    >>> problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD(lr="0.1/d", geometry="projected")
-    >>> result = tl.sweep(problem, algorithm, tl.Chain(100), {"method.dim": [100, 200]}, time=0.1, seeds=3)
+    >>> problem, algorithm = (
+    ...     tl.Problem("He2(z1)", "He2"),
+    ...     tl.SGD(lr="0.1/d", geometry="projected"),
+    ... )
+    >>> result = tl.sweep(
+    ...     problem,
+    ...     algorithm,
+    ...     tl.Chain(100),
+    ...     {"method.dim": [100, 200]},
+    ...     time=0.1,
+    ...     seeds=3,
+    ... )
     >>> swept(result).axes[0].get_xlabel(), swept(result).axes[0].get_ylabel()
     ('method.dim', 'excess risk')
     """
@@ -51,7 +66,9 @@ def swept(dataset: xr.Dataset, of: str | None = None, figure: Figure | None = No
     if len(axes) == 2 and not along and min(values.sizes[axis] for axis in axes) >= FEW:
         return heatmap(dataset, str(values.name), figure=figure, ax=ax)
     if len(axes) > (1 if along else 2):
-        raise InputError(f"Argument `dataset` must be cut to fewer axes by .sel, but has {', '.join(axes)}.")
+        raise InputError(
+            f"Argument `dataset` must be cut to fewer axes by .sel, but has {', '.join(axes)}."
+        )
     figure, (ax,), _ = canvas(1, (5.6, 3.6), figure, ax)
     if along:
         _trajectories(ax, dataset, values, axes)
@@ -90,7 +107,10 @@ def heatmap(
     Examples
     --------
     >>> import twolayer as tl
-    >>> problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD(lr="0.1/d", geometry="projected")
+    >>> problem, algorithm = (
+    ...     tl.Problem("He2(z1)", "He2"),
+    ...     tl.SGD(lr="0.1/d", geometry="projected"),
+    ... )
     >>> over = {"algorithm.lr": ["0.05/d", "0.1/d"], "method.dim": [100, 200]}
     >>> result = tl.sweep(problem, algorithm, tl.Chain(100), over, time=0.1, seeds=3)
     >>> [label.get_text() for label in heatmap(result).axes[0].get_yticklabels()]
@@ -98,19 +118,30 @@ def heatmap(
     """
     values, axes = _chosen(dataset, of)
     if len(axes) != 2 or "save_point" in values.dims:
-        raise InputError(f"Argument `dataset` must have two axes with several values, but has {axes or 'none'}.")
-    x, y = x or (axes[0] if y == axes[1] else axes[1]), y or (axes[1] if x == axes[0] else axes[0])
-    require({x, y} == set(axes), "x", (x, y), f"the axes of the sweep, {' and '.join(axes)}")
+        raise InputError(
+            f"Argument `dataset` must have two axes with several values, but has {axes or 'none'}."
+        )
+    x, y = (
+        x or (axes[0] if y == axes[1] else axes[1]),
+        y or (axes[1] if x == axes[0] else axes[0]),
+    )
+    require(
+        {x, y} == set(axes), "x", (x, y), f"the axes of the sweep, {' and '.join(axes)}"
+    )
     mean = _mean(values).transpose(y, x).values
     figure, (ax,), _ = canvas(1, (5.6, 4.2), figure, ax)
     columns, rows = _Axis(dataset, x), _Axis(dataset, y)
-    picture = ax.pcolormesh(columns.edges, rows.edges, mean, norm=_norm(mean), cmap="viridis")
+    picture = ax.pcolormesh(
+        columns.edges, rows.edges, mean, norm=_norm(mean), cmap="viridis"
+    )
     columns.label(ax, "x")
     rows.label(ax, "y")
     ax.minorticks_off()
     ax.grid(False)
     lost = int(np.isnan(mean).sum())
-    said = str(values.name).replace("_", " ") + (f"  ({lost} cells without a value are white)" if lost else "")
+    said = str(values.name).replace("_", " ") + (
+        f"  ({lost} cells without a value are white)" if lost else ""
+    )
     figure.colorbar(picture, ax=ax, label=said)
     ax.set_title(_task(dataset))
     return figure
@@ -130,20 +161,34 @@ class _Axis:
     def __init__(self, dataset: xr.Dataset, name: str) -> None:
         self.name = name
         own, short_name = dataset[name].values, name.removeprefix("algorithm.")
-        law = dataset[short_name] if short_name != name and short_name in dataset.coords else None
+        law = (
+            dataset[short_name]
+            if short_name != name and short_name in dataset.coords
+            else None
+        )
         if law is not None and law.ndim == 1:
             own, self.name = law.values, short_name
         self.numeric = own.dtype.kind in "iuf" and len(set(own.tolist())) == len(own)
         self.texts = [f"{v:.3g}" if own.dtype.kind == "f" else str(v) for v in own]
-        self.at = np.asarray(own, dtype=float) if self.numeric else np.arange(len(own), dtype=float)
-        self.log = bool(self.numeric and self.at.min() > 0 and (_wide(self.at) or _geometric(self.at)))
+        self.at = (
+            np.asarray(own, dtype=float)
+            if self.numeric
+            else np.arange(len(own), dtype=float)
+        )
+        self.log = bool(
+            self.numeric
+            and self.at.min() > 0
+            and (_wide(self.at) or _geometric(self.at))
+        )
 
     @property
     def edges(self) -> np.ndarray:
         """Borders of the cells, half way between their centres, in the logarithm where the axis has one."""
         at = np.log(self.at) if self.log else self.at
         middle = (at[1:] + at[:-1]) / 2
-        ends = np.concatenate([[2 * at[0] - middle[0]], middle, [2 * at[-1] - middle[-1]]])
+        ends = np.concatenate(
+            [[2 * at[0] - middle[0]], middle, [2 * at[-1] - middle[-1]]]
+        )
         return np.exp(ends) if self.log else ends
 
     def label(self, ax: Axes, letter: str) -> None:
@@ -169,18 +214,33 @@ def _chosen(dataset: object, of: str | None) -> tuple[xr.DataArray, list[str]]:
     """The variable, numbers of single runs, and the axes with several values."""
     if not isinstance(dataset, xr.Dataset) or dataset.attrs.get("schema") != SCHEMA:
         reject("dataset", type(dataset).__name__, "a result of sweep")
-    inner = {str(name): set(map(str, v.dims)) - _swept_dims(dataset) for name, v in dataset.data_vars.items()}
+    inner = {
+        str(name): set(map(str, v.dims)) - _swept_dims(dataset)
+        for name, v in dataset.data_vars.items()
+    }
     able = [
         name
         for name, dims in inner.items()
-        if dims <= {"seed", "save_point"} and "seed" in dims and dataset[name].dtype.kind == "f"
+        if dims <= {"seed", "save_point"}
+        and "seed" in dims
+        and dataset[name].dtype.kind == "f"
     ]
-    chosen = next((name for name in MAIN if name in able), able[0] if able else None) if of is None else of
+    chosen = (
+        next((name for name in MAIN if name in able), able[0] if able else None)
+        if of is None
+        else of
+    )
     if chosen is None or chosen not in able:
         reject("of", of, f"a number of each run, {', '.join(able)}")
     values = dataset[chosen]
-    axes = [axis for axis in map(str, values.dims) if axis in _swept_dims(dataset) and values.sizes[axis] > 1]
-    return values.squeeze([a for a in _swept_dims(dataset) if values.sizes.get(a) == 1], drop=True), axes
+    axes = [
+        axis
+        for axis in map(str, values.dims)
+        if axis in _swept_dims(dataset) and values.sizes[axis] > 1
+    ]
+    return values.squeeze(
+        [a for a in _swept_dims(dataset) if values.sizes.get(a) == 1], drop=True
+    ), axes
 
 
 def _swept_dims(dataset: xr.Dataset) -> set[str]:
@@ -195,15 +255,27 @@ def _mean(values: xr.DataArray) -> xr.DataArray:
 def _error(values: xr.DataArray) -> np.ndarray:
     """Standard errors; zero where there is one run."""
     count = values.notnull().sum("seed").values
-    return np.where(count > 1, values.std("seed", ddof=1).values / np.sqrt(np.maximum(count, 1)), 0.0)
+    return np.where(
+        count > 1,
+        values.std("seed", ddof=1).values / np.sqrt(np.maximum(count, 1)),
+        0.0,
+    )
 
 
-def _curves(ax: Axes, dataset: xr.Dataset, values: xr.DataArray, axes: list[str]) -> None:
+def _curves(
+    ax: Axes, dataset: xr.Dataset, values: xr.DataArray, axes: list[str]
+) -> None:
     """Means with two standard errors along the longest axis, a curve for each value of the other."""
     axes.sort(key=lambda name: -values.sizes[name])
     along, *others = axes
     place = _Axis(dataset, along)
-    curves = [({}, "")] if not others else [({others[0]: i}, t) for i, t in enumerate(_Axis(dataset, others[0]).texts)]
+    curves = (
+        [({}, "")]
+        if not others
+        else [
+            ({others[0]: i}, t) for i, t in enumerate(_Axis(dataset, others[0]).texts)
+        ]
+    )
     for i, (index, text) in enumerate(curves):
         part = values.isel(index)
         ax.errorbar(
@@ -221,20 +293,36 @@ def _curves(ax: Axes, dataset: xr.Dataset, values: xr.DataArray, axes: list[str]
     ax.minorticks_off()
 
 
-def _trajectories(ax: Axes, dataset: xr.Dataset, values: xr.DataArray, axes: list[str]) -> None:
+def _trajectories(
+    ax: Axes, dataset: xr.Dataset, values: xr.DataArray, axes: list[str]
+) -> None:
     """Means over seeds against time, a curve for each value of the axis."""
     texts = _Axis(dataset, axes[0]).texts if axes else [""]
-    time = dataset.time.squeeze([a for a in _swept_dims(dataset) if dataset.sizes.get(a) == 1], drop=True)
+    time = dataset.time.squeeze(
+        [a for a in _swept_dims(dataset) if dataset.sizes.get(a) == 1], drop=True
+    )
     for i, text in enumerate(texts):
         part, clock = (x.isel({axes[0]: i}) if axes else x for x in (values, time))
         colour = DIRECTIONS[i]
-        ax.plot(_mean(clock).values, _mean(part).values, color=colour, lw=1.4, label=text or "mean")
+        ax.plot(
+            _mean(clock).values,
+            _mean(part).values,
+            color=colour,
+            lw=1.4,
+            label=text or "mean",
+        )
     ax.set_xlabel("time  $t = \\mathrm{lr}\\cdot\\mathrm{step}\\,/\\,p$")
 
 
 def _norm(mean: np.ndarray) -> Normalize:
     known = mean[np.isfinite(mean)]
     if not known.size:
-        raise InputError("Argument `dataset` must hold finished runs, but has none yet.")
+        raise InputError(
+            "Argument `dataset` must hold finished runs, but has none yet."
+        )
     wide = known.min() > 0 and _wide(known)
-    return LogNorm(known.min(), known.max()) if wide else Normalize(known.min(), known.max())
+    return (
+        LogNorm(known.min(), known.max())
+        if wide
+        else Normalize(known.min(), known.max())
+    )

@@ -21,12 +21,18 @@ MOST = 30  # coefficients that can be told apart in one figure
 
 def _product(alpha: tuple[int, ...]) -> str:
     """The label of a coefficient: the product of Hermite polynomials it belongs to."""
-    factors = [f"z_{{{r + 1}}}" if n == 1 else f"h_{{{n}}}(z_{{{r + 1}}})" for r, n in enumerate(alpha) if n]
+    factors = [
+        f"z_{{{r + 1}}}" if n == 1 else f"h_{{{n}}}(z_{{{r + 1}}})"
+        for r, n in enumerate(alpha)
+        if n
+    ]
     return "$" + "\\,".join(factors) + "$"
 
 
 @in_house_style
-def analysis(result: Analysis, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
+def analysis(
+    result: Analysis, figure: Figure | None = None, ax: Axes | None = None
+) -> Figure:
     r"""Hermite coefficients of a target by order, with its exponents.
 
     Parameters
@@ -37,10 +43,18 @@ def analysis(result: Analysis, figure: Figure | None = None, ax: Axes | None = N
     Examples
     --------
     >>> from twolayer.functions.exponents import analyse
-    >>> [label.get_text() for label in analysis(analyse("z1 + 2*z1*z2")).axes[0].get_xticklabels()]
+    >>> [
+    ...     label.get_text()
+    ...     for label in analysis(analyse("z1 + 2*z1*z2")).axes[0].get_xticklabels()
+    ... ]
     ['$z_{1}$', '$z_{1}\\,z_{2}$']
     """
-    require(isinstance(result, Analysis), "result", type(result).__name__, "a result of analyse")
+    require(
+        isinstance(result, Analysis),
+        "result",
+        type(result).__name__,
+        "a result of analyse",
+    )
     coefficients = [(alpha, c) for alpha, c in result.hermite.items() if any(alpha)]
     shown = sorted(coefficients, key=lambda item: -abs(item[1]))[:MOST]
     shown.sort(key=lambda item: (sum(item[0]), [-n for n in item[0]]))
@@ -51,9 +65,18 @@ def analysis(result: Analysis, figure: Figure | None = None, ax: Axes | None = N
         label = None if order in orders else f"order {order}"
         orders.add(order)
         ax.bar(i, c, color=DIRECTIONS[order - 1], width=0.7, label=label)
-    tilt: Options = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if len(shown) > 6 else {}
-    ax.set_xticks(range(len(shown)), [_product(alpha) for alpha, _ in shown], fontsize=8.5, **tilt)
-    middle, half = (len(shown) - 1) / 2, max(len(shown), 6) / 2 + 0.2  # few bars stay slim
+    tilt: Options = (
+        {"rotation": 60, "ha": "right", "rotation_mode": "anchor"}
+        if len(shown) > 6
+        else {}
+    )
+    ax.set_xticks(
+        range(len(shown)), [_product(alpha) for alpha, _ in shown], fontsize=8.5, **tilt
+    )
+    middle, half = (
+        (len(shown) - 1) / 2,
+        max(len(shown), 6) / 2 + 0.2,
+    )  # few bars stay slim
     ax.set_xlim(middle - half, middle + half)
     ax.axhline(0, color=GREY, lw=0.8)
     ax.grid(False, axis="x")

@@ -29,7 +29,13 @@ def problem_line(problem: Json, trained: bool = False) -> str:
 
     Examples
     --------
-    >>> told = {"target": "He2(z1)", "activation": "He2", "width": 4, "second_layer": "ones", "noise": 0.1}
+    >>> told = {
+    ...     "target": "He2(z1)",
+    ...     "activation": "He2",
+    ...     "width": 4,
+    ...     "second_layer": "ones",
+    ...     "noise": 0.1,
+    ... }
     >>> problem_line(told)
     'target He2(z1)   student He2, p = 4, a = 1   Δ = 0.1'
     """
@@ -49,7 +55,9 @@ def problem_line(problem: Json, trained: bool = False) -> str:
         parts[-1] += f", normalised by {NORMS[problem['normalisation']]}"
     if problem["noise"]:
         law = problem.get("noise_law", "gaussian")
-        parts.append(f"Δ = {problem['noise']:g}" + ("" if law == "gaussian" else f" ({law})"))
+        parts.append(
+            f"Δ = {problem['noise']:g}" + ("" if law == "gaussian" else f" ({law})")
+        )
     if problem.get("flips"):
         parts.append(f"{problem['flips']:.0%} of the labels flipped")
     if problem.get("inputs"):
@@ -64,7 +72,9 @@ def inputs_text(inputs: Json) -> str:
     --------
     >>> inputs_text({"kind": "power_law", "exponent": 1.5, "dim": 100})
     'inputs with variances j^−1.5'
-    >>> inputs_text({"kind": "blocks", "variances": [2.0, 0.5], "fractions": [0.5, 0.5]})
+    >>> inputs_text(
+    ...     {"kind": "blocks", "variances": [2.0, 0.5], "fractions": [0.5, 0.5]}
+    ... )
     'inputs with variances (2, 0.5)'
     >>> inputs_text({"kind": "power_law", "dim": 100})  # the exponent is swept
     'inputs with variances j^−a'
@@ -91,11 +101,17 @@ def weights_text(name: str, weights: Sequence[float]) -> str:
     values = np.ravel(np.asarray(weights, dtype=float))
     if np.ptp(values) == 0:
         return f"{name} = {values[0]:.3g}".replace("-", "−")
-    shown = ", ".join(f"{x:.3g}" for x in values[:MANY]) + (", …" if values.size > MANY else "")
+    shown = ", ".join(f"{x:.3g}" for x in values[:MANY]) + (
+        ", …" if values.size > MANY else ""
+    )
     return f"{name} = ({shown})".replace("-", "−")
 
 
-SAMPLED = {"replacement": ", drawn with replacement", "reshuffled": ", reshuffled", "subset": ", random subsets"}
+SAMPLED = {
+    "replacement": ", drawn with replacement",
+    "reshuffled": ", reshuffled",
+    "subset": ", random subsets",
+}
 
 
 def algorithm_line(algorithm: Json) -> str:
@@ -103,17 +119,43 @@ def algorithm_line(algorithm: Json) -> str:
 
     Examples
     --------
-    >>> algorithm_line({"lr": "0.1/d", "batch": "3*d", "dataset": "3*d", "geometry": "free", "loss": "squared"})
+    >>> algorithm_line(
+    ...     {
+    ...         "lr": "0.1/d",
+    ...         "batch": "3*d",
+    ...         "dataset": "3*d",
+    ...         "geometry": "free",
+    ...         "loss": "squared",
+    ...     }
+    ... )
     'lr = 0.1/d, batch 3*d of the same 3*d samples'
-    >>> algorithm_line({"lr": "1/d", "batch": "1", "dataset": None, "geometry": "projected", "loss": "correlation"})
+    >>> algorithm_line(
+    ...     {
+    ...         "lr": "1/d",
+    ...         "batch": "1",
+    ...         "dataset": None,
+    ...         "geometry": "projected",
+    ...         "loss": "correlation",
+    ...     }
+    ... )
     'lr = 1/d, batch 1, fresh samples, projected, correlation loss'
     >>> from twolayer import SGD
-    >>> algorithm_line(SGD("1/d", rule="clip(0.5)", momentum=0.9, nesterov=True, train_second_layer=True).describe())
+    >>> algorithm_line(
+    ...     SGD(
+    ...         "1/d",
+    ...         rule="clip(0.5)",
+    ...         momentum=0.9,
+    ...         nesterov=True,
+    ...         train_second_layer=True,
+    ...     ).describe()
+    ... )
     'lr = 1/d, batch 1, fresh samples, clip(0.5), Nesterov momentum 0.9, both layers'
     """
     data = algorithm.get("dataset")
     said = f"lr = {_short(algorithm['lr'])}, batch {_short(algorithm['batch'])}"
-    said += ", fresh samples" if data is None else f" of the same {_short(data)} samples"
+    said += (
+        ", fresh samples" if data is None else f" of the same {_short(data)} samples"
+    )
     said += SAMPLED.get(algorithm.get("sampling", ""), "") if data is not None else ""
     if algorithm.get("repeat", 1) > 1:
         said += f", each batch {algorithm['repeat']} times"
@@ -124,11 +166,18 @@ def algorithm_line(algorithm: Json) -> str:
     if algorithm.get("rule"):
         said += f", {algorithm['rule']}"
     ahead = "Nesterov " if algorithm.get("nesterov") else ""
-    for key, word in (("momentum", f"{ahead}momentum"), ("weight_decay", "weight decay")):
+    for key, word in (
+        ("momentum", f"{ahead}momentum"),
+        ("weight_decay", "weight decay"),
+    ):
         if algorithm.get(key):
             said += f", {word} {algorithm[key]:g}"
     if algorithm.get("train_second_layer"):
-        said += ", both layers" if algorithm.get("train_first_layer", True) else ", second layer alone"
+        said += (
+            ", both layers"
+            if algorithm.get("train_first_layer", True)
+            else ", second layer alone"
+        )
     return said
 
 
@@ -140,4 +189,6 @@ def _short(law: object) -> str:
     >>> _short("0.08333333333333333/d")
     '0.08333/d'
     """
-    return re.sub(r"\d+\.\d{4,}(e-?\d+)?", lambda found: f"{float(found[0]):.4g}", str(law))
+    return re.sub(
+        r"\d+\.\d{4,}(e-?\d+)?", lambda found: f"{float(found[0]):.4g}", str(law)
+    )

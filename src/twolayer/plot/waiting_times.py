@@ -66,23 +66,48 @@ def passage(
     Examples
     --------
     >>> import twolayer as tl
-    >>> problem, algorithm = tl.Problem("z1**2", "square"), tl.SGD("0.08/d", geometry="projected")
+    >>> problem, algorithm = (
+    ...     tl.Problem("z1**2", "square"),
+    ...     tl.SGD("0.08/d", geometry="projected"),
+    ... )
     >>> drawn = passage(tl.escape_time(problem, algorithm, dim=1000))
     >>> drawn.axes[0].get_legend_handles_labels()[1][0]
     'annealed, 1.109'
     """
-    require(isinstance(times, EscapeTime), "times", type(times).__name__, "a result of escape_time")
+    require(
+        isinstance(times, EscapeTime),
+        "times",
+        type(times).__name__,
+        "a result of escape_time",
+    )
     figure, (ax,), whole = canvas(1, (6.8, 3.8), figure, ax)
-    known = {name: value for name in LINES if (value := getattr(times, name)) is not None}
-    drawn = [np.asarray(x, dtype=float) for x in (law, None if measured is None else measured.reached)]
-    every = np.concatenate([np.array(list(known.values())), *(x[np.isfinite(x)] for x in drawn if x.ndim)])
+    known = {
+        name: value for name in LINES if (value := getattr(times, name)) is not None
+    }
+    drawn = [
+        np.asarray(x, dtype=float)
+        for x in (law, None if measured is None else measured.reached)
+    ]
+    every = np.concatenate(
+        [np.array(list(known.values())), *(x[np.isfinite(x)] for x in drawn if x.ndim)]
+    )
     edges = np.linspace(0.0, float(np.quantile(every, 0.998)) * 1.05, BINS + 1)
     if law is not None:
         height, _ = np.histogram(drawn[0], edges)
         share = height / len(drawn[0]) / np.diff(edges)
-        ax.stairs(share, edges, color=DIRECTIONS[2], lw=1.4, label="quenched formula over random starts")
+        ax.stairs(
+            share,
+            edges,
+            color=DIRECTIONS[2],
+            lw=1.4,
+            label="quenched formula over random starts",
+        )
     if measured is not None:
-        few = np.linspace(edges[0], edges[-1], min(BINS, max(6, round(2 * len(measured.times) ** 0.5))) + 1)
+        few = np.linspace(
+            edges[0],
+            edges[-1],
+            min(BINS, max(6, round(2 * len(measured.times) ** 0.5))) + 1,
+        )
         height, _ = np.histogram(measured.reached, few)
         ax.stairs(
             height / len(measured.times) / np.diff(few),
@@ -96,7 +121,10 @@ def passage(
         colour, dash = LINES[name]
         label = f"{NAMES.get(name, name)}, {value:.4g}"
         ax.axvline(value, color=colour, ls=dash, lw=1.5, label=label)
-    ax.set(xlabel="time of escape  $t = \\mathrm{lr}\\cdot\\mathrm{step}\\,/\\,p$", xlim=(edges[0], edges[-1]))
+    ax.set(
+        xlabel="time of escape  $t = \\mathrm{lr}\\cdot\\mathrm{step}\\,/\\,p$",
+        xlim=(edges[0], edges[-1]),
+    )
     ax.set_ylabel("density" if law is not None or measured is not None else "")
     if law is None and measured is None:
         ax.set_yticks([])
@@ -138,19 +166,38 @@ def recovery(
     --------
     >>> import twolayer as tl
     >>> landscape = tl.single_index.population_loss(tl.Problem("z1", "linear"))
-    >>> drawn = recovery(landscape, tl.SGD("0.2/d", geometry="spherical"), 1000, (0.25, 0.75))
+    >>> drawn = recovery(
+    ...     landscape, tl.SGD("0.2/d", geometry="spherical"), 1000, (0.25, 0.75)
+    ... )
     >>> drawn.axes[0].get_ylabel()
     'overlap $m$'
     """
-    require(isinstance(landscape, PopulationLoss), "landscape", type(landscape).__name__, "a result of population_loss")
+    require(
+        isinstance(landscape, PopulationLoss),
+        "landscape",
+        type(landscape).__name__,
+        "a result of population_loss",
+    )
     panels = 1 if measured is None else 2
     figure, axes, whole = canvas(panels, (4.6 * panels, 3.5), figure, ax)
     left = axes[0]
     samples, m = _flow(landscape, algorithm, dim)
-    label = "flow of this step from $m = N^{-1/2}$" if len(m) > 1 else "the flow does not leave a random start"
+    label = (
+        "flow of this step from $m = N^{-1/2}$"
+        if len(m) > 1
+        else "the flow does not leave a random start"
+    )
     left.plot(samples, m, color=COLOURS["theory"], label=label)
-    for level, name, colour in zip(levels, ("weak", "strong"), DIRECTIONS, strict=False):
-        left.axhline(level, color=colour, ls="--", lw=1.0, label=f"{name} recovery, $m = {level:g}$")
+    for level, name, colour in zip(
+        levels, ("weak", "strong"), DIRECTIONS, strict=False
+    ):
+        left.axhline(
+            level,
+            color=colour,
+            ls="--",
+            lw=1.0,
+            label=f"{name} recovery, $m = {level:g}$",
+        )
     left.set(xlabel="samples", ylabel="overlap $m$", ylim=(0, 1.02))
     left.legend(fontsize=7.5)
     if measured is not None:
@@ -160,39 +207,69 @@ def recovery(
     return figure
 
 
-def _flow(landscape: PopulationLoss, algorithm: SGD, dim: int) -> tuple[np.ndarray, np.ndarray]:
+def _flow(
+    landscape: PopulationLoss, algorithm: SGD, dim: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Samples and overlaps along the flow with the step of the algorithm, from m = N^(−1/2) as far as it leads."""
     first = dim**-0.5
-    unit, step = algorithm.batch_at(dim) / algorithm.lr(dim), algorithm.lr(dim) * dim / algorithm.batch_at(dim)
-    edges = np.concatenate([np.geomspace(first, 0.5, CURVE), 1 - np.geomspace(0.5, 0.002, CURVE)[1:]])
+    unit, step = (
+        algorithm.batch_at(dim) / algorithm.lr(dim),
+        algorithm.lr(dim) * dim / algorithm.batch_at(dim),
+    )
+    edges = np.concatenate(
+        [np.geomspace(first, 0.5, CURVE), 1 - np.geomspace(0.5, 0.002, CURVE)[1:]]
+    )
     points, weights = np.polynomial.legendre.leggauss(8)
     half, middle = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
-    speed = landscape.flow((middle[:, None] + half[:, None] * points).ravel(), step).reshape(len(half), -1)
+    speed = landscape.flow(
+        (middle[:, None] + half[:, None] * points).ravel(), step
+    ).reshape(len(half), -1)
     last = int(np.argmin((speed > 0).all(1))) if (speed <= 0).any() else len(half)
     taken = (half[:last, None] * weights / speed[:last]).sum(1)
     return np.concatenate([[0.0], np.cumsum(taken)]) * unit, edges[: last + 1]
 
 
-def _fractions(ax: Axes, measured: Recovery, samples: np.ndarray, m: np.ndarray) -> None:
+def _fractions(
+    ax: Axes, measured: Recovery, samples: np.ndarray, m: np.ndarray
+) -> None:
     """The fraction of runs that have passed each level, with the samples that the flow takes."""
     runs = (measured.weak, measured.strong)
-    for level, row, name, colour in zip(measured.thresholds, runs, ("weak", "strong"), DIRECTIONS, strict=False):
+    for level, row, name, colour in zip(
+        measured.thresholds, runs, ("weak", "strong"), DIRECTIONS, strict=False
+    ):
         reached = np.sort(row[np.isfinite(row)])
         part = np.arange(1, reached.size + 1) / len(row)
         end = measured.samples
-        ax.step([0, *reached, end], [0, *part, part[-1] if part.size else 0], where="post", color=colour, label=name)
+        ax.step(
+            [0, *reached, end],
+            [0, *part, part[-1] if part.size else 0],
+            where="post",
+            color=colour,
+            label=name,
+        )
         if m[0] < level < m[-1]:
-            ax.axvline(float(np.interp(level, m, samples)), color=colour, ls="--", lw=1.0)
-    ax.axvline(measured.critical_samples, color=GREY, ls=":", lw=1.2, label=r"$\alpha_c N$")
-    last = np.concatenate([row[np.isfinite(row)] for row in runs] + [[measured.critical_samples]])
+            ax.axvline(
+                float(np.interp(level, m, samples)), color=colour, ls="--", lw=1.0
+            )
+    ax.axvline(
+        measured.critical_samples, color=GREY, ls=":", lw=1.2, label=r"$\alpha_c N$"
+    )
+    last = np.concatenate(
+        [row[np.isfinite(row)] for row in runs] + [[measured.critical_samples]]
+    )
     ax.set(
-        xlabel="samples", ylabel=f"fraction of {len(measured.weak)} runs", ylim=(0, 1.02), xlim=(0, 1.1 * last.max())
+        xlabel="samples",
+        ylabel=f"fraction of {len(measured.weak)} runs",
+        ylim=(0, 1.02),
+        xlim=(0, 1.1 * last.max()),
     )
     ax.legend(title="dashed: the flow", title_fontsize="small", fontsize="small")
 
 
 @in_house_style
-def weak_recovery(result: WeakRecovery, figure: Figure | None = None, ax: Axes | None = None) -> Figure:
+def weak_recovery(
+    result: WeakRecovery, figure: Figure | None = None, ax: Axes | None = None
+) -> Figure:
     """Steps of weak recovery against the dimension: every run, the medians, and the fitted power law.
 
     Parameters
@@ -203,37 +280,96 @@ def weak_recovery(result: WeakRecovery, figure: Figure | None = None, ax: Axes |
     Examples
     --------
     >>> import twolayer as tl
-    >>> algorithm = tl.SGD(lr="0.2", batch="2*d", loss="correlation", geometry="projected")
-    >>> found = tl.weak_recovery(tl.Problem("h2(z1)", "h2"), algorithm, dim=(100, 200), seeds=6)
+    >>> algorithm = tl.SGD(
+    ...     lr="0.2", batch="2*d", loss="correlation", geometry="projected"
+    ... )
+    >>> found = tl.weak_recovery(
+    ...     tl.Problem("h2(z1)", "h2"), algorithm, dim=(100, 200), seeds=6
+    ... )
     >>> weak_recovery(found).axes[0].get_xlabel()
     'dimension $d$'
     """
-    require(isinstance(result, WeakRecovery), "result", type(result).__name__, "a result of weak_recovery")
+    require(
+        isinstance(result, WeakRecovery),
+        "result",
+        type(result).__name__,
+        "a result of weak_recovery",
+    )
     figure, (panel,), whole = canvas(1, (5.4, 3.7), figure, ax)
     dims, runs = np.array(result.dims, dtype=float), result.steps
     shown = np.broadcast_to(BESIDE * dims[:, None], runs.shape)
     kept = np.isfinite(runs) & (runs > 0)
-    panel.plot(shown[kept], runs[kept], ".", color=COLOURS["chain"], alpha=0.3, ms=5, mew=0, label="runs")
+    panel.plot(
+        shown[kept],
+        runs[kept],
+        ".",
+        color=COLOURS["chain"],
+        alpha=0.3,
+        ms=5,
+        mew=0,
+        label="runs",
+    )
     for dim, found, limit in zip(dims, result.medians, result.limits, strict=True):
-        panel.plot([dim, dim], [found.low, min(found.high, limit)], color=COLOURS["theory"], lw=1.2)
-    panel.plot(dims, [x.value for x in result.medians], "o", color=COLOURS["theory"], ms=5, label="median, 95 %")
+        panel.plot(
+            [dim, dim],
+            [found.low, min(found.high, limit)],
+            color=COLOURS["theory"],
+            lw=1.2,
+        )
+    panel.plot(
+        dims,
+        [x.value for x in result.medians],
+        "o",
+        color=COLOURS["theory"],
+        ms=5,
+        label="median, 95 %",
+    )
     fit = result.fit()
     if fit is not None:
         x = np.geomspace(dims.min(), dims.max(), CURVE)
-        law = np.exp(fit.intercept) * x**fit.slope * (np.log(x) if result.logarithmic else 1.0)
+        law = (
+            np.exp(fit.intercept)
+            * x**fit.slope
+            * (np.log(x) if result.logarithmic else 1.0)
+        )
         unit = "$T/\\log d$" if result.logarithmic else "$T$"
-        named = f"{unit} ~ $d^\\theta$, $\\theta = {fit.slope:.3g} \\pm {fit.error:.1g}$"
+        named = (
+            f"{unit} ~ $d^\\theta$, $\\theta = {fit.slope:.3g} \\pm {fit.error:.1g}$"
+        )
         panel.plot(x, law, "--", color=DIRECTIONS[1], lw=1.4, label=named)
-    lost = [(dim, limit, n) for dim, limit, n in zip(dims, result.limits, result.censored, strict=True) if n]
+    lost = [
+        (dim, limit, n)
+        for dim, limit, n in zip(dims, result.limits, result.censored, strict=True)
+        if n
+    ]
     for i, (dim, limit, n) in enumerate(lost):
         label = None if i else "given up"
         panel.plot(dim, limit, "^", color=GREY, ms=6, label=label)
-        panel.annotate(f"{n}", (dim, limit), (0, 5), textcoords="offset points", ha="center", color=GREY, fontsize=8)
+        panel.annotate(
+            f"{n}",
+            (dim, limit),
+            (0, 5),
+            textcoords="offset points",
+            ha="center",
+            color=GREY,
+            fontsize=8,
+        )
     panel.set(
-        xscale="log", yscale="log", xlabel="dimension $d$", ylabel=f"steps $T$ until $|m| = {result.threshold:g}$"
+        xscale="log",
+        yscale="log",
+        xlabel="dimension $d$",
+        ylabel=f"steps $T$ until $|m| = {result.threshold:g}$",
     )
     panel.legend(fontsize=8)
     if whole:
-        foreseen = "nothing is foreseen" if result.growth is None else f"foreseen: $T$ ~ {result.growth}"
-        house_title(figure, f"target {result.problem.target.name}, student {result.problem.activation.name}", foreseen)
+        foreseen = (
+            "nothing is foreseen"
+            if result.growth is None
+            else f"foreseen: $T$ ~ {result.growth}"
+        )
+        house_title(
+            figure,
+            f"target {result.problem.target.name}, student {result.problem.activation.name}",
+            foreseen,
+        )
     return figure

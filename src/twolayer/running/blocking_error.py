@@ -27,15 +27,23 @@ def shared_out(start: Overlaps, inputs: Inputs, finer: Inputs) -> Overlaps:
 
     Where eigenvalues of a block differ, nothing changes: their mean is its variance.
 
-    >>> coarse, fine = Inputs.blocks([1.5, 0.5], dims=[2, 2]), Inputs.blocks([2, 1, 0.5], dims=[1, 1, 2])
+    >>> coarse, fine = (
+    ...     Inputs.blocks([1.5, 0.5], dims=[2, 2]),
+    ...     Inputs.blocks([2, 1, 0.5], dims=[1, 1, 2]),
+    ... )
     >>> one = np.array([0.6, 0.4])[:, None, None]
-    >>> shared_out(Overlaps.in_blocks(one, 0 * one, one), coarse, fine).Q.ravel().tolist()
+    >>> shared_out(
+    ...     Overlaps.in_blocks(one, 0 * one, one), coarse, fine
+    ... ).Q.ravel().tolist()
     [0.3, 0.3, 0.4]
     """
     ends = np.cumsum(inputs.dims or ())
     home = np.searchsorted(ends, np.cumsum(finer.dims or ()) - 1, side="right")
     share = np.asarray(finer.dims) / np.asarray(inputs.dims)[home]
-    Q, M, P = (np.take(x, home, axis=-3) * share[:, None, None] for x in (start.Q, start.M, start.P))
+    Q, M, P = (
+        np.take(x, home, axis=-3) * share[:, None, None]
+        for x in (start.Q, start.M, start.P)
+    )
     return Overlaps(Q, M, P, start.a, start.dim)
 
 
@@ -70,14 +78,35 @@ def blocking_error(
     twolayer.InputError: Only the blocks of a power law can be made finer: the others are what was given.
     """
     inputs, finer = problem.inputs, problem.inputs.finer()
-    require(not method.stochastic, "method", method, "a deterministic one such as ODE() or Map(dim)")
-    begun = given_start(problem, start, sum(inputs.dims or ()), 0, why="the inputs have none")
+    require(
+        not method.stochastic,
+        "method",
+        method,
+        "a deterministic one such as ODE() or Map(dim)",
+    )
+    begun = given_start(
+        problem, start, sum(inputs.dims or ()), 0, why="the inputs have none"
+    )
     check_start(problem, expect(Overlaps, "start", begun))
     other = shared_out(begun, inputs, finer)
     gram = other.fields(finer).P
     risks = []
-    for one, begin in ((problem, begun), (problem.replace(inputs=finer, gram=gram), other)):
-        found = solve(one, algorithm, method, begin, time=time, steps=steps, save=10, seeds=math.prod(begun.batch))
+    for one, begin in (
+        (problem, begun),
+        (problem.replace(inputs=finer, gram=gram), other),
+    ):
+        found = solve(
+            one,
+            algorithm,
+            method,
+            begin,
+            time=time,
+            steps=steps,
+            save=10,
+            seeds=math.prod(begun.batch),
+        )
         risks.append(found.excess_risk.values)
     change = np.abs(risks[0] - risks[1])
-    return float(np.max(np.divide(change, risks[1], out=np.zeros_like(change), where=change > 0)))
+    return float(
+        np.max(np.divide(change, risks[1], out=np.zeros_like(change), where=change > 0))
+    )

@@ -15,13 +15,25 @@ import numpy as np
 import xarray as xr
 
 from twolayer.numerics.arguments import End, Json, Options, Progress, Save
-from twolayer.numerics.errors import InputError, Interrupted, Refused, positive_integer, reject
+from twolayer.numerics.errors import (
+    InputError,
+    Interrupted,
+    Refused,
+    positive_integer,
+    reject,
+)
 from twolayer.numerics.random import check_seed
 from twolayer.running.comparison import Comparison, tree_of
 from twolayer.running.judging import Judgement, entries, judge, ranges
 from twolayer.running.plan import Plan
 from twolayer.running.progress import Announcer
-from twolayer.running.smaller_dimensions import Finite, Pilots, Probe, clock_ratio, planned_pilots
+from twolayer.running.smaller_dimensions import (
+    Finite,
+    Pilots,
+    Probe,
+    clock_ratio,
+    planned_pilots,
+)
 from twolayer.running.solve import given_start, make_task
 from twolayer.running.stages import Stage
 from twolayer.running.surrogate import over_data, universality
@@ -32,19 +44,30 @@ from twolayer.task.problem import Problem
 
 __all__ = ["compare", "default_methods", "foreseen", "verdicts_of"]
 
-MAX_VECTOR_WORK = 3e10  # numbers moved by Vectors beyond which it is left out unless asked for
+MAX_VECTOR_WORK = (
+    3e10  # numbers moved by Vectors beyond which it is left out unless asked for
+)
 ALONE = 5.0  # starts below so many d^(−1/2) are ruled by the noise of single samples
 
 
-def default_methods(plan: Plan, dim: int | None, ends: Options, seeds: int) -> list[Method]:
+def default_methods(
+    plan: Plan, dim: int | None, ends: Options, seeds: int
+) -> list[Method]:
     """All methods that can, at the given dimension; explicit vectors only while they are cheap."""
     out: list[Method] = []
     for name in plan.support.methods:
         method = METHODS[name.lower()].at(dim)
-        if method is None or not method.in_comparisons or plan.objection(method) is not None:
+        if (
+            method is None
+            or not method.in_comparisons
+            or plan.objection(method) is not None
+        ):
             continue
         costly = method.name == "vectors" and dim is not None
-        if costly and plan.work(dim, ends) * plan.problem.p * dim * seeds > MAX_VECTOR_WORK:  # type: ignore[arg-type, operator]
+        if (
+            costly
+            and plan.work(dim, ends) * plan.problem.p * dim * seeds > MAX_VECTOR_WORK
+        ):  # type: ignore[arg-type, operator]
             continue
         out.append(method)
     return sorted(out, key=lambda m: m.stochastic)
@@ -54,10 +77,22 @@ def _labels(methods: Sequence[Method]) -> list[str]:
     """One name per method: the plain word, with the dimension, then a number, where two would be the same."""
     given = [getattr(m, "data", None) is not None for m in methods]
     drawn = {m.name for m, rows in zip(methods, given, strict=True) if not rows}
-    words = [f"{m.name}_rows" if rows and m.name in drawn else m.name for m, rows in zip(methods, given, strict=True)]
-    several = [m.dimension if words.count(word) > 1 else None for m, word in zip(methods, words, strict=True)]
-    names = [f"{word}_{dim}" if dim else word for word, dim in zip(words, several, strict=True)]
-    return [f"{n}_{names[:i].count(n) + 1}" if names.count(n) > 1 else n for i, n in enumerate(names)]
+    words = [
+        f"{m.name}_rows" if rows and m.name in drawn else m.name
+        for m, rows in zip(methods, given, strict=True)
+    ]
+    several = [
+        m.dimension if words.count(word) > 1 else None
+        for m, word in zip(methods, words, strict=True)
+    ]
+    names = [
+        f"{word}_{dim}" if dim else word
+        for word, dim in zip(words, several, strict=True)
+    ]
+    return [
+        f"{n}_{names[:i].count(n) + 1}" if names.count(n) > 1 else n
+        for i, n in enumerate(names)
+    ]
 
 
 def compare(
@@ -114,14 +149,28 @@ def compare(
     --------
     >>> import twolayer as tl
     >>> problem, start = tl.Problem("z1", "linear"), tl.Overlaps([[1.0]], [[0.0]])
-    >>> both = tl.compare(problem, tl.SGD(lr="0.5/d"), [tl.Map(64), tl.Chain(64)], start, steps=64, save=2, seeds=16)
+    >>> both = tl.compare(
+    ...     problem,
+    ...     tl.SGD(lr="0.5/d"),
+    ...     [tl.Map(64), tl.Chain(64)],
+    ...     start,
+    ...     steps=64,
+    ...     save=2,
+    ...     seeds=16,
+    ... )
     >>> list(both.results), both.reference
     (['map', 'chain'], 'map')
     """
     announcer = Announcer(progress)
     seed, seeds = check_seed(seed), positive_integer("seeds", seeds)
     plan, ends, asked, skipped, usable, start = _begun(
-        problem, algorithm, methods, start, {"time": time, "steps": steps, "alpha": alpha}, seeds, seed
+        problem,
+        algorithm,
+        methods,
+        start,
+        {"time": time, "steps": steps, "alpha": alpha},
+        seeds,
+        seed,
     )
     told = _told(plan, asked, **ends, save=save, seeds=seeds, seed=seed)
     names = dict(zip(_labels(usable), usable, strict=True))
@@ -131,7 +180,16 @@ def compare(
     name = ""
 
     def so_far() -> Comparison:
-        return Comparison(tree_of([n for n in names if n in results], results, [], skipped, told, complete=False))
+        return Comparison(
+            tree_of(
+                [n for n in names if n in results],
+                results,
+                [],
+                skipped,
+                told,
+                complete=False,
+            )
+        )
 
     try:
         for name, method in sorted(names.items(), key=_place):
@@ -147,22 +205,34 @@ def compare(
                 continue
             if method.stepwise and grid is None:
                 # a scheduled rate may vanish, and time stand still; steps go on
-                clock = "step" if plan.algorithm.scheduled and not plan.stages else "time"
-                grid = {"steps" if clock == "step" else "time": results[name][clock].values}
+                clock = (
+                    "step" if plan.algorithm.scheduled and not plan.stages else "time"
+                )
+                grid = {
+                    "steps" if clock == "step" else "time": results[name][clock].values
+                }
             if each is not None:
                 each(so_far())
         done = {name: method for name, method in names.items() if name in results}
         if not done:
-            raise Refused(", ".join(skipped), "; ".join(skipped.values()), plan.support.methods)
+            raise Refused(
+                ", ".join(skipped), "; ".join(skipped.values()), plan.support.methods
+            )
         rows = verdicts_of(Pilots(plan, start, seeds, seed, announcer), done, results)
     except KeyboardInterrupt as stop:
-        if isinstance(stop, Interrupted) and isinstance(stop.result, xr.Dataset) and name not in results:
+        if (
+            isinstance(stop, Interrupted)
+            and isinstance(stop.result, xr.Dataset)
+            and name not in results
+        ):
             results[name] = stop.result  # of pilots nothing is kept
         if not results:
             raise
         raise Interrupted(so_far()) from None
     said = universality(done, results, plan.problem.P)
-    return Comparison(tree_of(list(done), results, rows, skipped, told, universality=said))
+    return Comparison(
+        tree_of(list(done), results, rows, skipped, told, universality=said)
+    )
 
 
 def foreseen(
@@ -177,7 +247,9 @@ def foreseen(
     **given: End,
 ) -> list[tuple[Method, Task]]:
     """The runs of `compare` with these arguments and ends, and its pilots as far as they are known beforehand."""
-    plan, ends, _, _, usable, start = _begun(problem, algorithm, methods, start, given, seeds, seed)
+    plan, ends, _, _, usable, start = _begun(
+        problem, algorithm, methods, start, given, seeds, seed
+    )
     more: Options = {"save": save, "seeds": seeds, "seed": seed}
     runs = [(method, _tasks(plan, method, start, ends, more)) for method in usable]
     (first, _), *others = runs
@@ -187,16 +259,27 @@ def foreseen(
         last = task.clocks.time(task.points) if method.stepwise else task.points
         for pilot in planned_pilots(plan, method, first, start, last):
             if pilot not in pilots:
-                pilots[pilot] = _tasks(plan, pilot, start, {} if plan.stages else {"time": last}, more)
-    return [(method, task) for method, tasks in [*runs, *pilots.items()] for task in tasks]
+                pilots[pilot] = _tasks(
+                    plan, pilot, start, {} if plan.stages else {"time": last}, more
+                )
+    return [
+        (method, task) for method, tasks in [*runs, *pilots.items()] for task in tasks
+    ]
 
 
-def _tasks(plan: Plan, method: Method, start: Overlaps, ends: Options, more: Options) -> list[Task]:
+def _tasks(
+    plan: Plan, method: Method, start: Overlaps, ends: Options, more: Options
+) -> list[Task]:
     """The run of a method as tasks, one for each stage."""
     if not plan.stages:
         return [make_task(plan.problem, plan.algorithm, method, start, **ends, **more)]
-    own = [{**more, "time": x.time, "steps": x.steps, "save": x.save} for x in plan.stages]
-    return [make_task(*part, method, start, **stage) for part, stage in zip(plan.parts, own, strict=True)]
+    own = [
+        {**more, "time": x.time, "steps": x.steps, "save": x.save} for x in plan.stages
+    ]
+    return [
+        make_task(*part, method, start, **stage)
+        for part, stage in zip(plan.parts, own, strict=True)
+    ]
 
 
 class Begun(NamedTuple):
@@ -211,7 +294,13 @@ class Begun(NamedTuple):
 
 
 def _begun(
-    problem: Problem, algorithm: SGD | Sequence[Stage], methods: Any, start: Any, given: Options, seeds: int, seed: int
+    problem: Problem,
+    algorithm: SGD | Sequence[Stage],
+    methods: Any,
+    start: Any,
+    given: Options,
+    seeds: int,
+    seed: int,
 ) -> Begun:
     """The arguments of `compare`, checked."""
     problem, methods, start = over_data(problem, algorithm, methods, start, seed)
@@ -221,22 +310,39 @@ def _begun(
         raise InputError(
             f"Argument `{next(iter(ends))}` must be left out where stages are compared: they have their own."
         )
-    if methods is not None and (not isinstance(methods, Sequence) or isinstance(methods, str)):
+    if methods is not None and (
+        not isinstance(methods, Sequence) or isinstance(methods, str)
+    ):
         reject("methods", methods, "a list of methods such as [ODE(), Chain(dim=1000)]")
     if isinstance(start, str):
-        dims = {method.dimension for method in methods or () if isinstance(method, Method)} - {None}
+        dims = {
+            method.dimension for method in methods or () if isinstance(method, Method)
+        } - {None}
         dim = dims.pop() if len(dims) == 1 else None
         start = given_start(problem, start, dim, seed, why="the methods have not one")
     if not isinstance(start, Overlaps):
         reject("start", start, "Overlaps, or 'random'")
     asked = _asked(plan, methods, start, ends, seeds)
     reasons = [(method, plan.objection(method)) for method in asked]
-    skipped = {type(method).__name__: reason for method, reason in reasons if reason is not None}
-    usable = sorted((method for method, reason in reasons if reason is None), key=lambda method: method.stochastic)
+    skipped = {
+        type(method).__name__: reason
+        for method, reason in reasons
+        if reason is not None
+    }
+    usable = sorted(
+        (method for method, reason in reasons if reason is None),
+        key=lambda method: method.stochastic,
+    )
     if not usable:
-        raise Refused(", ".join(skipped), "; ".join(skipped.values()), plan.support.methods)
+        raise Refused(
+            ", ".join(skipped), "; ".join(skipped.values()), plan.support.methods
+        )
     # the start at the dimension of the first run that takes steps: limits then have its clock
-    sizes = [method.dimension for method in usable if method.stepwise and method.dimension is not None]
+    sizes = [
+        method.dimension
+        for method in usable
+        if method.stepwise and method.dimension is not None
+    ]
     start = Overlaps(start.Q, start.M, start.P, start.a, sizes[0]) if sizes else start
     return Begun(plan, ends, asked, skipped, usable, start)
 
@@ -245,27 +351,39 @@ def _told(plan: Plan, methods: list[Method], **arguments: object) -> Json:
     """Methods and arguments as plain values, for a comparison to be run again."""
     told: Json = {"methods": [m.describe() for m in methods], **_plain(**arguments)}
     if plan.stages:
-        told["stages"] = [_plain(time=x.time, steps=x.steps, save=x.save) for x in plan.stages]
+        told["stages"] = [
+            _plain(time=x.time, steps=x.steps, save=x.save) for x in plan.stages
+        ]
     return told
 
 
 def _plain(**values: object) -> Json:
-    plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in values.items()}
+    plain = {
+        name: value.tolist() if hasattr(value, "tolist") else value
+        for name, value in values.items()
+    }
     return {name: value for name, value in plain.items() if value is not None}
 
 
-def _asked(plan: Plan, methods: Any, start: Overlaps, ends: Options, seeds: int) -> list[Method]:
+def _asked(
+    plan: Plan, methods: Any, start: Overlaps, ends: Options, seeds: int
+) -> list[Method]:
     """The methods to run, as given or all that apply of themselves."""
     if methods is None:
         found = default_methods(plan, start.dim, ends, seeds)
         if not found:
             lenses = plan.support
-            reasons = {**dict.fromkeys(lenses.methods, "it needs a start with a dim"), **lenses.reasons}
+            reasons = {
+                **dict.fromkeys(lenses.methods, "it needs a start with a dim"),
+                **lenses.reasons,
+            }
             why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
             raise InputError(f"No method applies of itself ({why}).")
         return found
     if not methods:
-        raise InputError("Argument `methods` must name at least one method, but is empty.")
+        raise InputError(
+            "Argument `methods` must name at least one method, but is empty."
+        )
     for method in methods:
         if not isinstance(method, Method):
             reject("methods", method, "methods such as ODE() and Chain(dim=1000)")
@@ -283,26 +401,57 @@ def _described(method: Method, seeds: int) -> str:
     return f"{method.name}{size}" + (f", {seeds} seeds" if method.stochastic else "")
 
 
-def verdicts_of(pilots: Pilots, methods: dict[str, Method], results: dict[str, xr.Dataset]) -> list[Judgement]:
+def verdicts_of(
+    pilots: Pilots, methods: dict[str, Method], results: dict[str, xr.Dataset]
+) -> list[Judgement]:
     """Rows of the table: every method but the first against the first."""
     (reference, first), *others = methods.items()
     theory = results[reference]
     rows: list[Judgement] = []
     for name, method in others:
         result, dim = results[name], method.dimension or 0
-        unit = clock_ratio(first, pilots.plan.algorithm, method.dimension, pilots.start.dim)
-        reason = _ended(theory, reference) or _ended(result, "it") or _beyond(result, theory, method, reference, unit)
-        finite = Finite(lost=reason) if reason else pilots.finite(Probe(method, result, first, theory))
+        unit = clock_ratio(
+            first, pilots.plan.algorithm, method.dimension, pilots.start.dim
+        )
+        reason = (
+            _ended(theory, reference)
+            or _ended(result, "it")
+            or _beyond(result, theory, method, reference, unit)
+        )
+        finite = (
+            Finite(lost=reason)
+            if reason
+            else pilots.finite(Probe(method, result, first, theory))
+        )
         if finite.lost:
-            rows += [_unjudged(name, dim, result, theory, quantity, finite.lost) for quantity in entries(result)]
+            rows += [
+                _unjudged(name, dim, result, theory, quantity, finite.lost)
+                for quantity in entries(result)
+            ]
             continue
         scales = ranges(theory, pilots.plan.problem.P, method.dimension)
-        limit = method.dimension is not None and first.dimension is None  # which has batches of any size
+        limit = (
+            method.dimension is not None and first.dimension is None
+        )  # which has batches of any size
         whole = pilots.plan.rounding(dim) if limit else 0.0
-        found = judge(name, dim, result, theory, scales, finite.base, finite.corrections, unit, whole)
+        found = judge(
+            name,
+            dim,
+            result,
+            theory,
+            scales,
+            finite.base,
+            finite.corrections,
+            unit,
+            whole,
+        )
         hint = _hint(pilots.plan.problem, pilots.start, method.dimension)
         for row in found:
-            known = f"{row.reason} ({hint})" if row.verdict == "differ" and hint else row.reason
+            known = (
+                f"{row.reason} ({hint})"
+                if row.verdict == "differ" and hint
+                else row.reason
+            )
             rows.append(dataclasses.replace(row, reason=known))
     return rows
 
@@ -317,21 +466,34 @@ def _ended(dataset: xr.Dataset, who: str) -> str:
     return f"{count} ended early ({word}), and the mean of the others says nothing"
 
 
-def _beyond(result: xr.Dataset, theory: xr.Dataset, method: Method, reference: str, unit: float) -> str:
+def _beyond(
+    result: xr.Dataset, theory: xr.Dataset, method: Method, reference: str, unit: float
+) -> str:
     """Why there is nothing to judge by."""
     if method.stochastic and result.sizes["seed"] < 2:
         return "one seed has no standard error: give more seeds"
-    if float(result.time[-1]) / unit > float(theory.time[-1]) * (1 + 1 / result.sizes["time"]):
+    if float(result.time[-1]) / unit > float(theory.time[-1]) * (
+        1 + 1 / result.sizes["time"]
+    ):
         return f"on the clock of {reference}, which is not t, it goes further: compare one dimension at a time"
     return ""
 
 
-def _unjudged(name: str, dim: int, result: xr.Dataset, theory: xr.Dataset, quantity: str, reason: str) -> Judgement:
+def _unjudged(
+    name: str,
+    dim: int,
+    result: xr.Dataset,
+    theory: xr.Dataset,
+    quantity: str,
+    reason: str,
+) -> Judgement:
     """A row without a test: final values of the first entry."""
     known = entries(theory)
     expected = float(known[quantity][:, -1, 0].mean()) if quantity in known else np.nan
     mean = float(entries(result)[quantity][:, -1, 0].mean())
-    return Judgement(name, dim, quantity, "undecided", reason, reference=expected, mean=mean)
+    return Judgement(
+        name, dim, quantity, "undecided", reason, reference=expected, mean=mean
+    )
 
 
 def _hint(problem: Problem, start: Overlaps, dim: int | None) -> str:
@@ -347,5 +509,7 @@ def _hint(problem: Problem, start: Overlaps, dim: int | None) -> str:
         )
     steep = problem.activation.polynomial
     if steep is not None and len(steep) > 2:
-        found.append("gradients of polynomial activations are heavy-tailed: powers of 1/d need a larger d")
+        found.append(
+            "gradients of polynomial activations are heavy-tailed: powers of 1/d need a larger d"
+        )
     return "; ".join(found)

@@ -24,7 +24,16 @@ from twolayer.running.long_names import with_meanings
 __all__ = ["Comparison", "tree_of"]
 
 COLUMNS = {f.name: f.type for f in dataclasses.fields(Judgement)}
-HEADER = ("method", "entry", "reference", "mean (s.e.)", "worst", "at t", "seen", "verdict")
+HEADER = (
+    "method",
+    "entry",
+    "reference",
+    "mean (s.e.)",
+    "worst",
+    "at t",
+    "seen",
+    "verdict",
+)
 LEFT = ("method", "entry", "verdict")
 WIDTH = 79
 COLOURS = {"agree": "#1b7f3b", "differ": "#c0392b", "undecided": "#b8860b"}
@@ -41,9 +50,14 @@ class Comparison:
     Examples
     --------
     >>> import twolayer as tl
-    >>> problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD(lr="0.1/d", geometry="projected")
+    >>> problem, algorithm = (
+    ...     tl.Problem("He2(z1)", "He2"),
+    ...     tl.SGD(lr="0.1/d", geometry="projected"),
+    ... )
     >>> start, methods = tl.Overlaps([[1.0]], [[0.5]]), [tl.ODE(), tl.Chain(400)]
-    >>> both = tl.compare(problem, algorithm, methods, start, time=0.5, save=5, seeds=16)
+    >>> both = tl.compare(
+    ...     problem, algorithm, methods, start, time=0.5, save=5, seeds=16
+    ... )
     >>> both.reference, list(both.results), [row.quantity for row in both.verdicts]
     ('ode', ['ode', 'chain'], ['risk', 'M1'])
     """
@@ -68,8 +82,16 @@ class Comparison:
         """One row for each method and quantity."""
         root = self.tree.to_dataset()
         known = [name for name in COLUMNS if name in root]
-        rows = [{name: root[name].values[i] for name in known} for i in range(root.sizes.get("row", 0))]
-        return [Judgement(**{name: _plain(value, COLUMNS[name]) for name, value in row.items()}) for row in rows]
+        rows = [
+            {name: root[name].values[i] for name in known}
+            for i in range(root.sizes.get("row", 0))
+        ]
+        return [
+            Judgement(
+                **{name: _plain(value, COLUMNS[name]) for name, value in row.items()}
+            )
+            for row in rows
+        ]
 
     @property
     def skipped(self) -> dict[str, str]:
@@ -96,7 +118,10 @@ class Comparison:
         there = "" if limit else f" at d = {dim}"
         end = f"{float(known.time[-1]):.4g}"
         return [
-            *_wrap("claim  ", f"{limit}the mean over runs is that of {self.reference}{there}, from t = 0 to {end}"),
+            *_wrap(
+                "claim  ",
+                f"{limit}the mean over runs is that of {self.reference}{there}, from t = 0 to {end}",
+            ),
             "",
         ]
 
@@ -104,16 +129,28 @@ class Comparison:
         rows = [_cells(row) for row in self.verdicts]
         if not rows:
             return []
-        shown = [("", *row[1:]) if i and row[0] == rows[i - 1][0] else row for i, row in enumerate(rows)]
+        shown = [
+            ("", *row[1:]) if i and row[0] == rows[i - 1][0] else row
+            for i, row in enumerate(rows)
+        ]
         every = [HEADER, *shown]
         widths = [max(len(row[i]) for row in every) for i in range(len(HEADER))]
-        return [" ".join(map(_aligned, range(len(HEADER)), row, widths)).rstrip() for row in every] + [""]
+        return [
+            " ".join(map(_aligned, range(len(HEADER)), row, widths)).rstrip()
+            for row in every
+        ] + [""]
 
     def _notes(self) -> list[str]:
-        limits = sorted({round(row.limit, 1) for row in self.verdicts if np.isfinite(row.limit)})
+        limits = sorted(
+            {round(row.limit, 1) for row in self.verdicts if np.isfinite(row.limit)}
+        )
         lines: list[str] = []
         if limits:
-            factor = " or ".join(f"{x:g}" for x in limits) if len(limits) < 3 else f"{limits[0]:g} to {limits[-1]:g}"
+            factor = (
+                " or ".join(f"{x:g}" for x in limits)
+                if len(limits) < 3
+                else f"{limits[0]:g} to {limits[-1]:g}"
+            )
             fractions = " and ".join(f"d/{level}" for level in LEVELS)
             lines += _wrap(
                 "test   ",
@@ -121,18 +158,27 @@ class Comparison:
                 f"at {fractions}) + {factor} standard errors, so that in all there is a chance of {LEVEL:g} of a false "
                 "alarm. Shown is the worst entry at the end of the run",
             )
-            lines += _wrap("worst  ", "largest deviation over its tolerance, and when; above 1 they differ")
+            lines += _wrap(
+                "worst  ",
+                "largest deviation over its tolerance, and when; above 1 they differ",
+            )
             lines += _wrap(
                 "seen   ",
                 f"with that confidence {self.reference} is nowhere off by more than this part of its range: up to "
                 f"{SHARE:.0%} the two agree, beyond it is undecided",
             )
-        reasons: dict[str, dict[str, list[str]]] = {}  # each is said once, for all methods and quantities that have it
+        reasons: dict[
+            str, dict[str, list[str]]
+        ] = {}  # each is said once, for all methods and quantities that have it
         for row in self.verdicts:
             if row.reason:
-                reasons.setdefault(f"{row.verdict}, {row.reason}", {}).setdefault(row.method, []).append(row.quantity)
+                reasons.setdefault(f"{row.verdict}, {row.reason}", {}).setdefault(
+                    row.method, []
+                ).append(row.quantity)
         for reason, rows in reasons.items():
-            whose = "; ".join(", ".join([method, *quantities]) for method, quantities in rows.items())
+            whose = "; ".join(
+                ", ".join([method, *quantities]) for method, quantities in rows.items()
+            )
             lines += _wrap(f"{whose}: ", reason, hang=2)
         for line in self.universality:
             lines += _wrap("data   ", line)
@@ -144,16 +190,34 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         rows = [_cells(row) for row in self.verdicts]
-        claim, notes = " ".join(" ".join(self._head()).split()[1:]), escaped("\n".join(self._notes()))
+        claim, notes = (
+            " ".join(" ".join(self._head()).split()[1:]),
+            escaped("\n".join(self._notes())),
+        )
         explained = f'<pre style="font-size:11px;opacity:.75;white-space:pre-wrap;max-width:52em">{notes}</pre>'
-        return card("Comparison", escaped(claim) + table(HEADER, rows, COLOURS), (), self._picture()) + explained
+        return (
+            card(
+                "Comparison",
+                escaped(claim) + table(HEADER, rows, COLOURS),
+                (),
+                self._picture(),
+            )
+            + explained
+        )
 
     def _picture(self) -> str:
         """The mean risks of all methods against time."""
-        every = {name: result for name, result in self.results.items() if "stage" not in result.coords}
+        every = {
+            name: result
+            for name, result in self.results.items()
+            if "stage" not in result.coords
+        }
         times = [result.time.values for result in every.values()]
         grid = np.linspace(max(t[0] for t in times), min(t[-1] for t in times), 100)
-        risks = [np.interp(grid, r.time.values, r.risk.values.mean(axis=0)) for r in every.values()]
+        risks = [
+            np.interp(grid, r.time.values, r.risk.values.mean(axis=0))
+            for r in every.values()
+        ]
         return curves(grid, risks, ("t", "risk"), list(every))
 
 
@@ -170,7 +234,10 @@ def tree_of(
     table = {}
     if rows:
         for name, kind in COLUMNS.items():
-            values = np.array([getattr(row, name) for row in rows], dtype=object if kind == "str" else float)
+            values = np.array(
+                [getattr(row, name) for row in rows],
+                dtype=object if kind == "str" else float,
+            )
             table[name] = ("row", values)
     root = with_meanings(xr.Dataset(table))
     root.attrs = {
@@ -183,7 +250,9 @@ def tree_of(
         **({"universality": json.dumps(list(universality))} if universality else {}),
         "papers": "[]",
     }
-    return xr.DataTree.from_dict({"/": root, **{f"/{name}": results[name] for name in names}})
+    return xr.DataTree.from_dict(
+        {"/": root, **{f"/{name}": results[name] for name in names}}
+    )
 
 
 def _plain(value: Any, kind: Any) -> Any:
@@ -198,11 +267,26 @@ def _cells(row: Judgement) -> tuple[str, ...]:
         return row.method, name, *ends, "", "", "", row.verdict
     error = row.standard_error
     digits = int(np.clip(1 - np.floor(np.log10(error)), 2, 7)) if error > 0 else 5
-    mean = f"{row.mean:.{digits}f}" + (f"({max(error, 10**-digits) * 10**digits:.0f})" if error > 0 else "")
+    mean = f"{row.mean:.{digits}f}" + (
+        f"({max(error, 10**-digits) * 10**digits:.0f})" if error > 0 else ""
+    )
     part = row.seen / row.range if row.range > 0 else np.inf
-    seen = f"{part:.1%}" if part < 0.0995 else f"{part:.0%}" if part < 9.995 else ">999%"
-    worst = f"{row.worst_ratio:.2f}" if row.worst_ratio < 99.5 else f"{row.worst_ratio:.0f}"
-    return row.method, name, f"{row.reference:.{digits}f}", mean, worst, f"{row.worst_time:.3g}", seen, row.verdict
+    seen = (
+        f"{part:.1%}" if part < 0.0995 else f"{part:.0%}" if part < 9.995 else ">999%"
+    )
+    worst = (
+        f"{row.worst_ratio:.2f}" if row.worst_ratio < 99.5 else f"{row.worst_ratio:.0f}"
+    )
+    return (
+        row.method,
+        name,
+        f"{row.reference:.{digits}f}",
+        mean,
+        worst,
+        f"{row.worst_time:.3g}",
+        seen,
+        row.verdict,
+    )
 
 
 def _aligned(column: int, cell: str, width: int) -> str:
@@ -211,4 +295,10 @@ def _aligned(column: int, cell: str, width: int) -> str:
 
 def _wrap(label: str, text: str, hang: int | None = None) -> list[str]:
     indent = " " * (len(label) if hang is None else hang)
-    return textwrap.wrap(text, WIDTH, initial_indent=label, subsequent_indent=indent, break_long_words=False)
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=label,
+        subsequent_indent=indent,
+        break_long_words=False,
+    )

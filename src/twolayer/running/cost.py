@@ -39,7 +39,12 @@ class Cost:
         """Of one after the other."""
         listed = list(parts)
         sums = (sum(part.runs for part in listed), sum(part.seconds for part in listed))
-        return cls(sums[0], max(p.steps for p in listed), sums[1], max(p.memory for p in listed))
+        return cls(
+            sums[0],
+            max(p.steps for p in listed),
+            sums[1],
+            max(p.memory for p in listed),
+        )
 
     def __str__(self) -> str:
         runs = f"{self.runs} run{'s' if self.runs > 1 else ''}"
@@ -47,12 +52,16 @@ class Cost:
         return f"{runs}{steps}: about {lasting(self.seconds)} on one core, {self.memory / 2**20:.2g} MiB"
 
 
-def cost_of(problem: Problem, algorithm: SGD, method: Method, start: Any, **arguments: Any) -> Cost:
+def cost_of(
+    problem: Problem, algorithm: SGD, method: Method, start: Any, **arguments: Any
+) -> Cost:
     """What `solve` with these arguments would take; nothing is run."""
     return _sum([(method, make_task(problem, algorithm, method, start, **arguments))])
 
 
-def cost_of_comparison(problem: Problem, algorithm: Any, methods: Any, start: Any, **arguments: Any) -> Cost:
+def cost_of_comparison(
+    problem: Problem, algorithm: Any, methods: Any, start: Any, **arguments: Any
+) -> Cost:
     """What `compare` with these arguments would take, with the runs at smaller dimensions."""
     return _sum(foreseen(problem, algorithm, methods, start, **arguments))
 
@@ -62,7 +71,11 @@ def _sum(runs: Iterable[tuple[Method, Task]]) -> Cost:
     codes = {type(method): method.compilation(task) for method, task in listed}
     return Cost(
         runs=sum(task.seeds for _, task in listed),
-        steps=max((int(task.points[-1]) for method, task in listed if method.stepwise), default=0),
-        seconds=sum(codes.values()) + sum(task.seeds * method.cost(task) for method, task in listed),
+        steps=max(
+            (int(task.points[-1]) for method, task in listed if method.stepwise),
+            default=0,
+        ),
+        seconds=sum(codes.values())
+        + sum(task.seeds * method.cost(task) for method, task in listed),
         memory=max(task.seeds * method.footprint(task) for method, task in listed),
     )

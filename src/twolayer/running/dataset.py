@@ -64,8 +64,22 @@ __all__ = [
 
 SCHEMA = "twolayer/1"
 SHAPES = {"M": ("neuron", "direction"), "a": ("neuron",), "risk": (), "excess_risk": ()}
-KINDS: dict[str, type] = {"notes": dict, "versions": dict, "papers": list, "complete": bool}
-PACKAGES = ("twolayer", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
+KINDS: dict[str, type] = {
+    "notes": dict,
+    "versions": dict,
+    "papers": list,
+    "complete": bool,
+}
+PACKAGES = (
+    "twolayer",
+    "jax",
+    "jaxlib",
+    "diffrax",
+    "equinox",
+    "numpy",
+    "scipy",
+    "xarray",
+)
 
 
 @cache  # reading them takes as long as a short run
@@ -73,7 +87,11 @@ def versions() -> dict[str, str]:
     """Versions of what the numbers depend on."""
     from twolayer import __version__  # known where it runs from its sources, too
 
-    found = {"python": platform.python_version(), "random": random.NAME, "twolayer": __version__}
+    found = {
+        "python": platform.python_version(),
+        "random": random.NAME,
+        "twolayer": __version__,
+    }
     for name in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
@@ -90,9 +108,13 @@ def describe_problem(problem: Problem) -> Json:
         else f"<function {problem.activation.name}>",
         "width": problem.width,
         "noise": problem.noise,
-        "gram": None if np.array_equal(problem.P, np.eye(problem.k)) else problem.P.tolist(),
+        "gram": None
+        if np.array_equal(problem.P, np.eye(problem.k))
+        else problem.P.tolist(),
         "second_layer": layer if isinstance(layer, str) else list(layer),
-        "directions": problem.k if isinstance(problem.target.description, str) else None,
+        "directions": problem.k
+        if isinstance(problem.target.description, str)
+        else None,
         "normalisation": problem.normalisation,
         "noise_law": problem.labels.law.name,
         "flips": problem.labels.flips,
@@ -105,10 +127,19 @@ def known_risks(record: Record) -> tuple[np.ndarray, str] | None:
     rule = str(record.notes.get("engine", "mean field"))
     if isinstance(record.snapshot, Measure):
         return record.snapshot.excess_risk, rule
-    return (record.extras["excess_risk"][1], rule) if "excess_risk" in record.extras else None
+    return (
+        (record.extras["excess_risk"][1], rule)
+        if "excess_risk" in record.extras
+        else None
+    )
 
 
-def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarray, str] | None = None) -> xr.Dataset:
+def to_dataset(
+    task: Task,
+    method: Method,
+    record: Record,
+    risks: tuple[np.ndarray, str] | None = None,
+) -> xr.Dataset:
     """Build the dataset of a run; excess risks and their rule may be known already."""
     problem, snapshot = task.problem, record.snapshot
     count = snapshot.a.shape[1]
@@ -118,12 +149,20 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
     outcome = scanned(record.outcome, snapshot, excess)
     clocks = task.clocks.coordinates(position, method.stepwise, unit)
     stops = task.clocks.coordinates(record.stop, method.stepwise, unit)
-    along: Variables = {name: ("time", values, {"units": units}) for name, (values, units) in clocks.items()}
-    coords: Variables = {name: along.pop(name) for name in ("time", "step", "sample", "alpha")}
+    along: Variables = {
+        name: ("time", values, {"units": units})
+        for name, (values, units) in clocks.items()
+    }
+    coords: Variables = {
+        name: along.pop(name) for name in ("time", "step", "sample", "alpha")
+    }
     coords |= {"seed": task.runs, "direction": np.arange(1, problem.k + 1)}
     start = task.start
     few = isinstance(start, Overlaps)
-    coords |= {name: np.arange(1, snapshot.a.shape[2] + 1) for name in ("neuron", "neuron_")[: 1 + few]}
+    coords |= {
+        name: np.arange(1, snapshot.a.shape[2] + 1)
+        for name in ("neuron", "neuron_")[: 1 + few]
+    }
     if not problem.inputs.plain:
         coords["block"] = np.arange(1, problem.inputs.count + 1)
     # all variables at once: adding one to a dataset takes as long as making it
@@ -136,7 +175,9 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
             "a": (("seed", "time", "neuron"), snapshot.a),
             "risk": (("seed", "time"), excess + irreducible(problem)),
             "excess_risk": (("seed", "time"), excess),
-            "outcome": xr.Variable("seed", outcome, fastpath=True),  # pandas would read every word
+            "outcome": xr.Variable(
+                "seed", outcome, fastpath=True
+            ),  # pandas would read every word
             "stop_step": (("seed",), stops["step"][0], {"units": stops["step"][1]}),
             "stop_time": (("seed",), stops["time"][0], {"units": stops["time"][1]}),
             "save_point": (("time",), position),
@@ -146,16 +187,32 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         },
         coords,
     )
-    if "lr" in record.extras:  # relative to the law: rules that choose their rate have one for every seed
+    if (
+        "lr" in record.extras
+    ):  # relative to the law: rules that choose their rate have one for every seed
         dims, values = record.extras["lr"]
         dataset["lr"] = dims, values[:, :count] * dataset.lr.values, dataset.lr.attrs
     for name, (dims, values) in record.extras.items():
         if name not in dataset:
-            dataset[name] = dims, values[tuple(slice(count) if dim == "time" else slice(None) for dim in dims)]
-    run: Options = {"seeds": task.seeds, "seed": task.seed, "first": task.first, "start_dim": start.dim}
+            dataset[name] = (
+                dims,
+                values[
+                    tuple(
+                        slice(count) if dim == "time" else slice(None) for dim in dims
+                    )
+                ],
+            )
+    run: Options = {
+        "seeds": task.seeds,
+        "seed": task.seed,
+        "first": task.first,
+        "start_dim": start.dim,
+    }
     if task.until is not None:
         run["until"] = [task.until.quantity, task.until.value, task.until.relative]
-    if count < len(task.points) and not record.interrupted:  # all had stopped: the save points that were not met
+    if (
+        count < len(task.points) and not record.interrupted
+    ):  # all had stopped: the save points that were not met
         run["points"] = task.saved.tolist()
     description = {
         "problem": describe_problem(problem),
@@ -163,7 +220,9 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
         "method": method.describe(),
         "run": run,
     }
-    advice = {o: advice_on(record, o, task.algorithm) for o in sorted(set(outcome.tolist()))}
+    advice = {
+        o: advice_on(record, o, task.algorithm) for o in sorted(set(outcome.tolist()))
+    }
     dataset.attrs = {
         "schema": SCHEMA,
         "description": json.dumps(description),
@@ -174,28 +233,48 @@ def to_dataset(task: Task, method: Method, record: Record, risks: tuple[np.ndarr
     }
     with_meanings(dataset)
     # a start that was not asked for is no save point, unless the run has got no further
-    return dataset.isel(time=slice(task.hidden, None)) if count > task.hidden else dataset
+    return (
+        dataset.isel(time=slice(task.hidden, None)) if count > task.hidden else dataset
+    )
 
 
-def scanned(outcome: np.ndarray, snapshot: Snapshot | Measure, excess: np.ndarray) -> np.ndarray:
+def scanned(
+    outcome: np.ndarray, snapshot: Snapshot | Measure, excess: np.ndarray
+) -> np.ndarray:
     """The outcomes, with one of their own for seeds whose overlaps or risks are not finite although they went on."""
     size = len(snapshot.a)
-    parts = [x for name, x in snapshot._asdict().items() if x is not None and "risk" not in name]
+    parts = [
+        x
+        for name, x in snapshot._asdict().items()
+        if x is not None and "risk" not in name
+    ]
     if np.isfinite(excess).any():  # there are problems without a finite risk
         parts.append(excess)
     if all(np.isfinite(x).all() for x in parts):  # seed by seed takes long
         return outcome
-    lost = np.logical_or.reduce([~np.isfinite(x).reshape(size, -1).all(1) for x in parts])
-    return np.where(lost & np.isin(outcome, (Outcome.OK, Outcome.REACHED)), Outcome.NOT_FINITE, outcome)
+    lost = np.logical_or.reduce(
+        [~np.isfinite(x).reshape(size, -1).all(1) for x in parts]
+    )
+    return np.where(
+        lost & np.isin(outcome, (Outcome.OK, Outcome.REACHED)),
+        Outcome.NOT_FINITE,
+        outcome,
+    )
 
 
 def advice_on(record: Record, outcome: str, algorithm: SGD) -> str:
     """What goes with an outcome of this algorithm: nothing is recommended that it does already."""
     text = record.advice(outcome)
-    if outcome != Outcome.DIVERGED or text != Outcome.ADVICE[outcome] or algorithm.geometry == "free":
+    if (
+        outcome != Outcome.DIVERGED
+        or text != Outcome.ADVICE[outcome]
+        or algorithm.geometry == "free"
+    ):
         return text
     what = (
-        "the second layer grows" if algorithm.train_second_layer else "the overlaps grow, although rows are normalised,"
+        "the second layer grows"
+        if algorithm.train_second_layer
+        else "the overlaps grow, although rows are normalised,"
     )
     return f"{what} without bound: use a smaller lr or a larger batch"
 
@@ -209,15 +288,25 @@ def _risks(problem: Problem, record: Record) -> tuple[np.ndarray, str]:
     return excess_risks(problem, snapshot.Q, snapshot.M, snapshot.a)
 
 
-def _more(task: Task, snapshot: Snapshot | Measure, excess: np.ndarray) -> tuple[Variables, dict[str, str]]:
+def _more(
+    task: Task, snapshot: Snapshot | Measure, excess: np.ndarray
+) -> tuple[Variables, dict[str, str]]:
     """What else is read off overlaps, with the rules of averages."""
     if not isinstance(snapshot, Snapshot):
         return {}, {}
     along, problem = ("seed", "time"), task.problem
-    training = {name: getattr(snapshot, name) for name in ("train_risk", "train_risk_average")}
-    read = readings(problem, task.algorithm.loss, snapshot.Q, snapshot.M, snapshot.a, excess)
+    training = {
+        name: getattr(snapshot, name) for name in ("train_risk", "train_risk_average")
+    }
+    read = readings(
+        problem, task.algorithm.loss, snapshot.Q, snapshot.M, snapshot.a, excess
+    )
     variables = {
-        **{name: (along, values) for name, values in training.items() if values is not None},
+        **{
+            name: (along, values)
+            for name, values in training.items()
+            if values is not None
+        },
         **_blocks(problem, snapshot.Q_block, snapshot.M_block),
         **_average(problem, snapshot),
         **{name: (along, values) for name, (values, _) in read.items()},
@@ -259,14 +348,29 @@ def _orthogonal(task: Task, snapshot: Snapshot | Measure) -> Variables:
         return {"Q": (square, snapshot.Q)}
     start, n = task.start, snapshot.q.shape[2]
     weight = start.weights if isinstance(start, Particles) else np.full(n, 1 / n)
-    known: Variables = {"q": (("seed", "time", "neuron"), snapshot.q), "weight": (("neuron",), weight)}
-    if isinstance(start, Overlaps) and snapshot.M_block is not None and snapshot.q_block is not None:
+    known: Variables = {
+        "q": (("seed", "time", "neuron"), snapshot.q),
+        "weight": (("neuron",), weight),
+    }
+    if (
+        isinstance(start, Overlaps)
+        and snapshot.M_block is not None
+        and snapshot.q_block is not None
+    ):
         M, q = snapshot.M_block, snapshot.q_block
-        every = [M[:, :, i] @ pseudo_inverse(P) @ np.swapaxes(M[:, :, i], -1, -2) for i, P in enumerate(start.P)]
+        every = [
+            M[:, :, i] @ pseudo_inverse(P) @ np.swapaxes(M[:, :, i], -1, -2)
+            for i, P in enumerate(start.P)
+        ]
         Q = np.stack(every, 2) + q[..., None] * np.eye(n)
         return (
             known
-            | {"Q": (square, field_overlaps(np.asarray(task.problem.inputs.variances), Q))}
+            | {
+                "Q": (
+                    square,
+                    field_overlaps(np.asarray(task.problem.inputs.variances), Q),
+                )
+            }
             | _blocks(task.problem, Q, M)
         )
     if isinstance(start, Overlaps):
@@ -280,7 +384,10 @@ def _start(task: Task) -> Variables:
     problem, start = task.problem, task.start
     if isinstance(start, Particles):
         a = problem.replace(width=start.n).a(task.seed) if start.a is None else start.a
-        rows = {"start_M": (("neuron", "direction"), start.m), "start_q": (("neuron",), start.q)}
+        rows = {
+            "start_M": (("neuron", "direction"), start.m),
+            "start_q": (("neuron",), start.q),
+        }
         return {**rows, "start_a": (("neuron",), a)}
     a = problem.a(task.seed) if start.a is None else start.a
     lead = ("start",) if start.batch else ()
@@ -290,7 +397,11 @@ def _start(task: Task) -> Variables:
         "start_M": ((*block_rows, "direction"), start.M),
         "start_a": ((*lead, "neuron"), np.broadcast_to(a, (*start.batch, problem.p))),
     }
-    return {**kept, "start_P": (("block", "direction", "direction_"), start.P)} if start.blocks else kept
+    return (
+        {**kept, "start_P": (("block", "direction", "direction_"), start.P)}
+        if start.blocks
+        else kept
+    )
 
 
 def quantities(dataset: xr.Dataset) -> dict[str, np.ndarray]:
@@ -305,16 +416,26 @@ def quantities(dataset: xr.Dataset) -> dict[str, np.ndarray]:
 def description_of(dataset: xr.Dataset, name: str = "dataset") -> Json:
     """What a dataset says about itself; argument ``name`` is refused where that is not what results say."""
     what = f"Argument `{name}`"
-    check_format(what, expect(xr.Dataset, name, dataset, " from solve").attrs.get("schema"), SCHEMA)
+    check_format(
+        what,
+        expect(xr.Dataset, name, dataset, " from solve").attrs.get("schema"),
+        SCHEMA,
+    )
     with reading(what):
         found: Json = json.loads(dataset.attrs["description"])
         for part in found.get("stages", [found]):
             problem, method = part["problem"], part["method"]
-            counts = [problem["width"], *([method["dim"]] if method.get("dim") not in (None, "inf") else [])]
+            counts = [
+                problem["width"],
+                *([method["dim"]] if method.get("dim") not in (None, "inf") else []),
+            ]
             if not all(isinstance(n, int) and n > 0 for n in counts):
                 raise TypeError("in its description")
             words = (problem["activation"], method["name"], part["algorithm"]["lr"])
-            if not (isinstance(problem["target"], str | dict) and all(isinstance(word, str) for word in words)):
+            if not (
+                isinstance(problem["target"], str | dict)
+                and all(isinstance(word, str) for word in words)
+            ):
                 raise TypeError("in its description")
             float(problem["noise"])
     return found
@@ -329,7 +450,9 @@ def check_result(dataset: xr.Dataset, name: str = "dataset") -> Json:
     """
     found = description_of(dataset, name)
     with reading(f"Argument `{name}`"):
-        along = "point" if "stages" in found and "point" in dataset.dims else "time"  # compared, they have one clock
+        along = (
+            "point" if "stages" in found and "point" in dataset.dims else "time"
+        )  # compared, they have one clock
         for variable, dims in SHAPES.items():
             if dataset[variable].dims != ("seed", along, *dims):
                 raise ValueError(f"{variable} over {dataset[variable].dims}")
@@ -343,7 +466,9 @@ def check_result(dataset: xr.Dataset, name: str = "dataset") -> Json:
         if not all(dataset.sizes[dim] for dim in ("seed", along, "neuron")):
             raise ValueError("no runs or save points")
         for text, kind in KINDS.items():
-            if not isinstance(json.loads(dataset.attrs.get(text, json.dumps(kind()))), kind):
+            if not isinstance(
+                json.loads(dataset.attrs.get(text, json.dumps(kind()))), kind
+            ):
                 raise TypeError(text)
     return found
 
@@ -368,16 +493,22 @@ def method_of(described: Json) -> Method:
     knobs = dict(described)
     word = knobs.pop("name")
     if word not in METHODS:
-        raise InputError(f"The method of this result, {word!r}, is not known here: register it to run it again.")
+        raise InputError(
+            f"The method of this result, {word!r}, is not known here: register it to run it again."
+        )
     return METHODS[word](**knobs)
 
 
-def start_of(dataset: xr.Dataset, problem: Problem, dim: int | None) -> Overlaps | Particles:
+def start_of(
+    dataset: xr.Dataset, problem: Problem, dim: int | None
+) -> Overlaps | Particles:
     """The start that a dataset keeps."""
     with reading("The start of this result"):
         M, a = dataset.start_M.values, dataset.start_a.values
         if "start_q" in dataset:
-            return Particles(M, dataset.start_q.values, dataset.weight.values, problem.P, a, dim)
+            return Particles(
+                M, dataset.start_q.values, dataset.weight.values, problem.P, a, dim
+            )
         P = dataset.start_P.values if "start_P" in dataset else problem.P
         return Overlaps(dataset.start_Q.values, M, P, a, dim)
 
@@ -386,11 +517,17 @@ def unpack(dataset: xr.Dataset) -> Options:
     """Problem, algorithm, method, start and run of a dataset, ready to be solved again."""
     description = description_of(dataset)
     if "stages" in description:
-        raise InputError("Argument `dataset` must come from solve, but was made in stages, each with its algorithm.")
+        raise InputError(
+            "Argument `dataset` must come from solve, but was made in stages, each with its algorithm."
+        )
     problem, algorithm, method = parts_of(description)
     with reading("The description of this result"):
         run = description["run"]
-        points = np.asarray(run.pop("points")) if "points" in run else dataset.save_point.values
+        points = (
+            np.asarray(run.pop("points"))
+            if "points" in run
+            else dataset.save_point.values
+        )
         return {
             "problem": problem,
             "algorithm": algorithm,

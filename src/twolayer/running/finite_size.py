@@ -82,21 +82,32 @@ def usable(epsilon: float) -> bool:
     return epsilon > SLOW
 
 
-def allowance(here: Deviation, near: Deviation, far: Deviation, ratios: tuple[float, float]) -> np.ndarray:
+def allowance(
+    here: Deviation, near: Deviation, far: Deviation, ratios: tuple[float, float]
+) -> np.ndarray:
     """What finite size may do at d, (time, entries), from deviations at d, d/4 and d/16.
 
     ``ratios`` are (d₁/d)^ε and (d₂/d₁)^ε.
     """
     r, s = ratios
     last, before = near.mean - here.mean, far.mean - near.mean
-    last_error, before_error = np.hypot(near.error, here.error), np.hypot(far.error, near.error)
+    last_error, before_error = (
+        np.hypot(near.error, here.error),
+        np.hypot(far.error, near.error),
+    )
     # where the differences shrink more slowly than expected, and that is no chance, as they do
-    largest, smallest = (np.maximum.accumulate(np.abs(x), axis=0) for x in (last, before))
-    seen = np.maximum(largest - 2 * last_error, 0.0) / np.maximum(smallest + 2 * before_error, TINY)
+    largest, smallest = (
+        np.maximum.accumulate(np.abs(x), axis=0) for x in (last, before)
+    )
+    seen = np.maximum(largest - 2 * last_error, 0.0) / np.maximum(
+        smallest + 2 * before_error, TINY
+    )
     slow = np.clip(seen, r, SLOWEST)
     up, down = r / (1 - r), r * s / (1 - s)
     noise = up * last_error + np.hypot(up * last_error, down * before_error)
-    between = slow / (1 - slow) * np.abs(last) + np.abs(up * last - down * before) + 2 * noise
+    between = (
+        slow / (1 - slow) * np.abs(last) + np.abs(up * last - down * before) + 2 * noise
+    )
     noise = r * (near.error + np.hypot(near.error, s * far.error))
     below = slow * np.abs(near.mean) + r * np.abs(near.mean - s * far.mean) + 2 * noise
     return np.maximum.accumulate(np.minimum(between, below), axis=0)
@@ -105,7 +116,10 @@ def allowance(here: Deviation, near: Deviation, far: Deviation, ratios: tuple[fl
 def rounding(algorithm: SGD, dim: int) -> float:
     """By how much the batch, and the set it is drawn from, are off their laws because samples are whole, relative.
 
-    >>> rounding(SGD(lr="1/d"), 10), round(rounding(SGD(lr="1/d", batch="d**0.5"), 10), 3)
+    >>> (
+    ...     rounding(SGD(lr="1/d"), 10),
+    ...     round(rounding(SGD(lr="1/d", batch="d**0.5"), 10), 3),
+    ... )
     (0.0, 0.051)
     """
     off = abs(algorithm.batch_at(dim) / algorithm.batch(dim) - 1)
@@ -117,7 +131,10 @@ def rounding(algorithm: SGD, dim: int) -> float:
 def dimensions(algorithms: Sequence[SGD], dim: int) -> tuple[int, int, int]:
     """D, and dimensions near d/4 and d/16 at which the batches of all stages are rounded least.
 
-    >>> dimensions([SGD(lr="1/d")], 1600), dimensions([SGD(lr="1/d", batch="d**0.5")], 16000)
+    >>> (
+    ...     dimensions([SGD(lr="1/d")], 1600),
+    ...     dimensions([SGD(lr="1/d", batch="d**0.5")], 16000),
+    ... )
     ((1600, 400, 100), (16000, 3969, 1024))
     """
 
@@ -125,8 +142,14 @@ def dimensions(algorithms: Sequence[SGD], dim: int) -> tuple[int, int, int]:
         return max(round(rounding(algorithm, n), 4) for algorithm in algorithms)
 
     def near(place: float) -> int:
-        few = np.unique(np.linspace((1 - AROUND) * place, (1 + AROUND) * place, 401).round().astype(int))
-        return int(min((n for n in few if n > 0), key=lambda n: (off(n), abs(n - place))))
+        few = np.unique(
+            np.linspace((1 - AROUND) * place, (1 + AROUND) * place, 401)
+            .round()
+            .astype(int)
+        )
+        return int(
+            min((n for n in few if n > 0), key=lambda n: (off(n), abs(n - place)))
+        )
 
     return dim, near(dim / LEVELS[0]), near(dim / LEVELS[1])
 
@@ -138,11 +161,16 @@ class Extrapolated(NamedTuple):
     error: np.ndarray
 
 
-def extrapolate(values: Sequence[np.ndarray], dims: tuple[int, int, int], power: float) -> Extrapolated:
+def extrapolate(
+    values: Sequence[np.ndarray], dims: tuple[int, int, int], power: float
+) -> Extrapolated:
     """The limit of numbers without noise at three dimensions, from the largest on.
 
     The error is twice what the same extrapolation from one level below differs by, the largest up to each time.
     """
     r, s = (dims[1] / dims[0]) ** power, (dims[2] / dims[1]) ** power
-    here, below = (values[0] - r * values[1]) / (1 - r), (values[1] - s * values[2]) / (1 - s)
+    here, below = (
+        (values[0] - r * values[1]) / (1 - r),
+        (values[1] - s * values[2]) / (1 - s),
+    )
     return Extrapolated(here, np.maximum.accumulate(2 * np.abs(here - below), axis=0))

@@ -138,7 +138,9 @@ def at_times(times: np.ndarray, values: np.ndarray, where: np.ndarray) -> np.nda
     """Smooth curves at other times."""
     if times.shape == where.shape and np.allclose(times, where, rtol=1e-12, atol=0):
         return values
-    from scipy.interpolate import make_interp_spline  # takes a tenth of a second to import
+    from scipy.interpolate import (
+        make_interp_spline,
+    )  # takes a tenth of a second to import
 
     spline = make_interp_spline(times, values, k=min(3, len(times) - 1), axis=1)
     return np.asarray(spline(np.clip(where, times[0], times[-1])))
@@ -149,7 +151,9 @@ def linear(times: np.ndarray, values: np.ndarray, where: np.ndarray) -> np.ndarr
     return np.stack([np.interp(where, times, column) for column in values.T], axis=1)
 
 
-def deviations(result: xr.Dataset, theory: xr.Dataset, unit: float = 1.0) -> dict[str, Deviation]:
+def deviations(
+    result: xr.Dataset, theory: xr.Dataset, unit: float = 1.0
+) -> dict[str, Deviation]:
     """The deviations of a result from a theory, seed by seed where the theory has as many.
 
     ``unit`` is how many units of time of the result make one of the theory.
@@ -170,12 +174,18 @@ def deviations(result: xr.Dataset, theory: xr.Dataset, unit: float = 1.0) -> dic
         both = loud[1:] & loud[:-1]
         product = (gap[:, 1:] * gap[:, :-1]).sum(axis=0) / (n - 1)
         # a point without fluctuations is no step of the path
-        correlation = np.where(both, product / np.where(both, spread[1:] * spread[:-1], 1.0), 1.0)
-        found[name] = Deviation(mean, spread / np.sqrt(n), path_length(correlation), loud.sum(axis=0))
+        correlation = np.where(
+            both, product / np.where(both, spread[1:] * spread[:-1], 1.0), 1.0
+        )
+        found[name] = Deviation(
+            mean, spread / np.sqrt(n), path_length(correlation), loud.sum(axis=0)
+        )
     return {name: found[name] for name in mine if name in found}
 
 
-def ranges(theory: xr.Dataset, gram: np.ndarray, dim: int | None) -> dict[str, tuple[float, float]]:
+def ranges(
+    theory: xr.Dataset, gram: np.ndarray, dim: int | None
+) -> dict[str, tuple[float, float]]:
     """The range and the natural size of every quantity of a theory."""
     curves = {name: values.mean(axis=0) for name, values in entries(theory).items()}
     moved = {name: float(np.ptp(curve, axis=0).max()) for name, curve in curves.items()}
@@ -197,7 +207,11 @@ def ranges(theory: xr.Dataset, gram: np.ndarray, dim: int | None) -> dict[str, t
 
 def _own_errors(theory: xr.Dataset, times: np.ndarray) -> dict[str, np.ndarray]:
     """Standard errors of the theory's own averages, (time, entries), where it gives them."""
-    named = {name: theory[f"{name}_error"] for name in ("risk", "M", "Q") if f"{name}_error" in theory}
+    named = {
+        name: theory[f"{name}_error"]
+        for name in ("risk", "M", "Q")
+        if f"{name}_error" in theory
+    }
     if not named:
         return {}
     known = entries(theory.assign(named))
@@ -256,12 +270,17 @@ class Trial:
             when = f"at t = {self.times[self.worst[0]]:.3g}, and at {many:.0%} of the times"
             return f"off by {self.ratio.max():.1f} tolerances {when}"
         at = np.unravel_index(int(np.argmax(self.seen)), self.seen.shape)
-        finite, random, gap = (float(np.abs(x[at])) / self.range for x in (self.room, self.noise, self.mean))
+        finite, random, gap = (
+            float(np.abs(x[at])) / self.range
+            for x in (self.room, self.noise, self.mean)
+        )
         what, give = [], []
         if random > SHARE / 3:
             left = SHARE - gap - (finite if finite < SHARE / 2 else SHARE / 4)
             what.append(f"noise may hide {random:.0%}")
-            give.append(f"about {_enough(seeds, limit, random, max(left, SHARE / 5))} seeds")
+            give.append(
+                f"about {_enough(seeds, limit, random, max(left, SHARE / 5))} seeds"
+            )
         if finite > SHARE / 3:
             what.append(f"finite size may take {finite:.0%}")
             give.append("a larger dim")
@@ -302,9 +321,15 @@ def judge(
     of the range is allowed for.
     """
     times, n = result.time.values, result.sizes["seed"]
-    found = deviations(result, theory, unit) if base is None else deviations(result, base)
+    found = (
+        deviations(result, theory, unit) if base is None else deviations(result, base)
+    )
     own = _own_errors(theory, times / unit)
-    averages = 0.0 if own else float(json.loads(theory.attrs.get("notes", "{}")).get("engine_error", 0.0))
+    averages = (
+        0.0
+        if own
+        else float(json.loads(theory.attrs.get("notes", "{}")).get("engine_error", 0.0))
+    )
     averages += whole
     limit = limit_of_curves(
         np.concatenate([x.length for x in found.values()]),
@@ -320,7 +345,10 @@ def judge(
         room = np.broadcast_to(known.allowance + averages * size, mean.shape)
         test = Trial(times, mean, limit * error, room, ROUNDING * natural, size)
         values = entries(result)[name]
-        still = np.ptp(values, axis=1).max() <= test.rounding and np.abs(mean).max() <= test.rounding
+        still = (
+            np.ptp(values, axis=1).max() <= test.rounding
+            and np.abs(mean).max() <= test.rounding
+        )
         if natural > 0 and not still:  # as the norms of normalised rows are
             (t, e), last = test.worst, -1
             end = at_times(theory.time.values, entries(theory)[name], times[-1:] / unit)

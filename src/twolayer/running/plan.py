@@ -19,7 +19,13 @@ from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import InputError, Refused
 from twolayer.running.finite_size import left_by_the_mean_step, rounding, slowest
 from twolayer.running.solve import solve
-from twolayer.running.stages import Stage, check_sets, check_stages, in_common, solve_stages
+from twolayer.running.stages import (
+    Stage,
+    check_sets,
+    check_stages,
+    in_common,
+    solve_stages,
+)
 from twolayer.running.support import Support, check_description, support
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps
@@ -54,7 +60,11 @@ class Plan:
                         f"Argument `stages` must have no thresholds in a comparison, where all methods go to the same "
                         f"end, but stage {number + 1} has {stage.until!r}."
                     )
-            return cls(problem, tuple((x.problem or problem, x.algorithm) for x in given), tuple(given))
+            return cls(
+                problem,
+                tuple((x.problem or problem, x.algorithm) for x in given),
+                tuple(given),
+            )
         check_description(problem, given)
         assert isinstance(given, SGD)
         return cls(problem, ((problem, given),))
@@ -84,8 +94,14 @@ class Plan:
     def support(self) -> Support:
         """The methods that can follow all of it, and the reasons of the others."""
         every = [support(*part) for part in self.parts]
-        reasons = {name: reason for found in every[::-1] for name, reason in found.reasons.items()}
-        return Support(tuple(name for name in every[0].methods if name not in reasons), reasons)
+        reasons = {
+            name: reason
+            for found in every[::-1]
+            for name, reason in found.reasons.items()
+        }
+        return Support(
+            tuple(name for name in every[0].methods if name not in reasons), reasons
+        )
 
     @property
     def slowest(self) -> float:
@@ -106,35 +122,64 @@ class Plan:
         total = 0.0
         for i, (problem, algorithm) in enumerate(self.parts):
             end = self.stages[i].ends if self.stages else ends
-            last = {name: x if np.ndim(x) == 0 else np.asarray(x)[-1:] for name, x in end.items()}
-            at = save_steps(Clocks(problem, algorithm, dim), last.get("time"), last.get("steps"), 1, last.get("alpha"))
+            last = {
+                name: x if np.ndim(x) == 0 else np.asarray(x)[-1:]
+                for name, x in end.items()
+            }
+            at = save_steps(
+                Clocks(problem, algorithm, dim),
+                last.get("time"),
+                last.get("steps"),
+                1,
+                last.get("alpha"),
+            )
             total += float(at[-1]) * algorithm.batch_at(dim)
         return total
 
-    def solve(self, method: Method, start: Overlaps, ends: Options, **run: Any) -> xr.Dataset:
+    def solve(
+        self, method: Method, start: Overlaps, ends: Options, **run: Any
+    ) -> xr.Dataset:
         """A run, to the given end; of stages, with save points at given times if there are any."""
         if not self.stages:
             return solve(self.problem, self.algorithm, method, start, **ends, **run)
         run.pop("save", None)
-        stages = self.stages if ends.get("time") is None else self._saved_at(np.asarray(ends["time"], float), start)
+        stages = (
+            self.stages
+            if ends.get("time") is None
+            else self._saved_at(np.asarray(ends["time"], float), start)
+        )
         return in_common(solve_stages(self.problem, stages, method, start, **run))
 
     def _saved_at(self, times: np.ndarray, start: Overlaps) -> list[Stage]:
         """The stages with these save points, counted from the first; the last of them is the end."""
         lengths = []
         for stage, (problem, algorithm) in zip(self.stages, self.parts, strict=True):
-            clocks, (name, end) = Clocks(problem, algorithm, start.dim), next(iter(stage.ends.items()))
+            clocks, (name, end) = (
+                Clocks(problem, algorithm, start.dim),
+                next(iter(stage.ends.items())),
+            )
             last = float(np.max(end))
             if name != "time":
-                at = last if name == "steps" else last / float(clocks.reference(np.ones(1))["alpha"][0][0])
+                at = (
+                    last
+                    if name == "steps"
+                    else last / float(clocks.reference(np.ones(1))["alpha"][0][0])
+                )
                 last = float(clocks.time(at)) if name == "steps" else at
             lengths.append(last)
         ends = np.cumsum(lengths) * times[-1] / np.sum(lengths)
         found, began = [], 0.0
         for i, (stage, end) in enumerate(zip(self.stages, ends, strict=True)):
-            inside = times[(times > began * (1 + ROUND)) & (times <= end * (1 + ROUND))] - began
-            points = np.append(inside[inside < (end - began) * (1 - ROUND)], end - began)
+            inside = (
+                times[(times > began * (1 + ROUND)) & (times <= end * (1 + ROUND))]
+                - began
+            )
+            points = np.append(
+                inside[inside < (end - began) * (1 - ROUND)], end - began
+            )
             points = np.append(0.0, points) if i == 0 and times[0] == 0 else points
-            found.append(dataclasses.replace(stage, time=points, steps=None, alpha=None))
+            found.append(
+                dataclasses.replace(stage, time=points, steps=None, alpha=None)
+            )
             began = end
         return found

@@ -46,7 +46,12 @@ class Shown:
 
     def begin(self, label: str, end: float) -> None:
         """Note when the run started, and come back after a moment."""
-        self._label, self._end, self._began, self._at = label, end, wall.monotonic(), 0.0
+        self._label, self._end, self._began, self._at = (
+            label,
+            end,
+            wall.monotonic(),
+            0.0,
+        )
         self._wake(self.patience)
 
     def update(self, position: float) -> None:
@@ -88,7 +93,13 @@ class Bar(Shown):
         """Move the bar; it keeps the time by itself."""
         if self._progress is None:
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+            from rich.progress import (
+                BarColumn,
+                Progress,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
 
             self._progress = Progress(
                 TextColumn("{task.description}"),
@@ -132,7 +143,11 @@ class Lines(Shown):
             return
         self._wait *= 1.0 if self.again else LONGER
         self._next, self._written = now + self._wait, True
-        share = f"{100 * self._at / self._end:.0f}%" if self._at > 0 and self._end > 0 else "preparing"
+        share = (
+            f"{100 * self._at / self._end:.0f}%"
+            if self._at > 0 and self._end > 0
+            else "preparing"
+        )
         text = f"{self._label}: {share} after {now - self._began:.0f} s"
         sys.stderr.write(f"\r{text:60}" if self.again else f"{text}\n")
         sys.stderr.flush()
@@ -156,7 +171,9 @@ def in_notebook() -> bool:
 def monitor_for(progress: Progress) -> Monitor:
     """The monitor that an argument ``progress`` asks for."""
     if progress is None or progress is True:
-        if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":  # which cannot go back to the start of a line
+        if (
+            sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        ):  # which cannot go back to the start of a line
             return Bar(patience=PATIENCE if progress is None else 0.0)
         if in_notebook():
             return Lines(again=True)
@@ -165,7 +182,11 @@ def monitor_for(progress: Progress) -> Monitor:
         return Silent()
     if all(hasattr(progress, name) for name in ("begin", "update", "finish")):
         return progress
-    reject("progress", progress, "True, False, None or an object with begin, update and finish")
+    reject(
+        "progress",
+        progress,
+        "True, False, None or an object with begin, update and finish",
+    )
 
 
 class Announcer:
@@ -173,7 +194,9 @@ class Announcer:
 
     def __init__(self, progress: Progress) -> None:
         self.monitor: Monitor = monitor_for(progress)
-        self.loud = progress is True or (progress is None and not isinstance(self.monitor, Silent))
+        self.loud = progress is True or (
+            progress is None and not isinstance(self.monitor, Silent)
+        )
         self.count = 0
 
     def say(self, text: str) -> None:

@@ -18,7 +18,13 @@ from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
 from twolayer.running.compare import compare
 from twolayer.running.comparison import Comparison
-from twolayer.running.dataset import description_of, method_of, parts_of, start_of, unpack
+from twolayer.running.dataset import (
+    description_of,
+    method_of,
+    parts_of,
+    start_of,
+    unpack,
+)
 from twolayer.running.solve import finish, make_task
 from twolayer.running.stages import Leg, Stage, follow_legs
 from twolayer.running.work_bounds import check_work
@@ -34,13 +40,23 @@ __all__ = ["rerun"]
 
 @overload
 def rerun(
-    dataset: Comparison, *, seed: int | None = None, progress: Progress = None, throw: bool = True, force: bool = False
+    dataset: Comparison,
+    *,
+    seed: int | None = None,
+    progress: Progress = None,
+    throw: bool = True,
+    force: bool = False,
 ) -> Comparison: ...
 
 
 @overload
 def rerun(
-    dataset: xr.Dataset, *, seed: int | None = None, progress: Progress = None, throw: bool = True, force: bool = False
+    dataset: xr.Dataset,
+    *,
+    seed: int | None = None,
+    progress: Progress = None,
+    throw: bool = True,
+    force: bool = False,
 ) -> xr.Dataset: ...
 
 
@@ -86,7 +102,10 @@ def rerun(
         )
     with reading("The description of this result"):
         parts = (known[part] for part in ("problem", "algorithm", "method", "start"))
-        runs = {"seeds": known["seeds"], "seed": known["seed"] if seed is None else seed}
+        runs = {
+            "seeds": known["seeds"],
+            "seed": known["seed"] if seed is None else seed,
+        }
         until = Until(*known["until"]) if "until" in known else None
         first = positive_integer("first", known.get("first", 0), 0)
         points = _points(known["points"], known["method"])
@@ -107,7 +126,9 @@ def _points(given: object, method: Method) -> np.ndarray:
     return points.astype(np.int64)
 
 
-def _comparison(known: Comparison, seed: int | None, progress: Progress, force: bool) -> Comparison:
+def _comparison(
+    known: Comparison, seed: int | None, progress: Progress, force: bool
+) -> Comparison:
     """All methods that were asked for, those that refused too, from the start of the reference."""
     if "run" not in known.tree.attrs:
         raise InputError(
@@ -127,8 +148,13 @@ def _asked(known: Comparison, seed: int | None) -> Options:
     description = description_of(reference)
     if "stages" in arguments:
         parts = description["stages"]
-        given = [(*parts_of(part)[:2], ends) for part, ends in zip(parts, arguments.pop("stages"), strict=True)]
-        algorithm: SGD | list[Stage] = [Stage(one, problem=own, **ends) for own, one, ends in given]
+        given = [
+            (*parts_of(part)[:2], ends)
+            for part, ends in zip(parts, arguments.pop("stages"), strict=True)
+        ]
+        algorithm: SGD | list[Stage] = [
+            Stage(one, problem=own, **ends) for own, one, ends in given
+        ]
         problem, dim = given[0][0], parts[0]["run"]["start_dim"]
     else:
         problem, algorithm, _ = parts_of(description)
@@ -138,11 +164,22 @@ def _asked(known: Comparison, seed: int | None) -> Options:
     for name in arguments:
         choice("run", name, ("time", "steps", "alpha", "save", "seeds", "seed"))
     own = arguments if seed is None else {**arguments, "seed": seed}
-    return {**own, "problem": problem, "algorithm": algorithm, "methods": methods, "start": start}
+    return {
+        **own,
+        "problem": problem,
+        "algorithm": algorithm,
+        "methods": methods,
+        "start": start,
+    }
 
 
 def _stages(
-    dataset: xr.Dataset, stages: list[Json], seed: int | None, progress: Progress, throw: bool, force: bool
+    dataset: xr.Dataset,
+    stages: list[Json],
+    seed: int | None,
+    progress: Progress,
+    throw: bool,
+    force: bool,
 ) -> xr.Dataset:
     with reading("The description of this result"):
         run, legs = stages[0]["run"], []
@@ -150,8 +187,15 @@ def _stages(
             until = stage["run"].get("until")
             problem, algorithm, method = parts_of(stage)
             points = _points(stage["run"]["points"], method)
-            legs.append(Leg(problem, algorithm, None if until is None else Until(*until), points))
+            legs.append(
+                Leg(
+                    problem, algorithm, None if until is None else Until(*until), points
+                )
+            )
         start = start_of(dataset, legs[0].problem, run["start_dim"])
         assert isinstance(start, Overlaps)
-        own, count = check_seed(run["seed"] if seed is None else seed), positive_integer("seeds", run["seeds"])
+        own, count = (
+            check_seed(run["seed"] if seed is None else seed),
+            positive_integer("seeds", run["seeds"]),
+        )
     return follow_legs(legs, method, start, count, own, progress, throw, force)

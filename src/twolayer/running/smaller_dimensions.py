@@ -55,9 +55,15 @@ class Probe(NamedTuple):
     theory: xr.Dataset
 
 
-def clock_ratio(first: Method, algorithm: SGD, dim: int | None, known: int | None) -> float:
+def clock_ratio(
+    first: Method, algorithm: SGD, dim: int | None, known: int | None
+) -> float:
     """Units of t at d in one of a limit that was solved for another dimension: 1 but where its clock is not t."""
-    return 1.0 if dim is None or known is None else float((dim / known) ** first.unit(algorithm))
+    return (
+        1.0
+        if dim is None or known is None
+        else float((dim / known) ** first.unit(algorithm))
+    )
 
 
 class Finite(NamedTuple):
@@ -75,7 +81,9 @@ class Lost(Exception):
 class Pilots:
     """The pilots of one comparison; each is run once, whoever asks for it."""
 
-    def __init__(self, plan: Plan, start: Overlaps, seeds: int, seed: int, announcer: Announcer) -> None:
+    def __init__(
+        self, plan: Plan, start: Overlaps, seeds: int, seed: int, announcer: Announcer
+    ) -> None:
         self.plan, self.start = plan, start
         self.seeds, self.seed, self.announcer = seeds, seed, announcer
         self._kept: dict[Hashable, xr.Dataset] = {}
@@ -86,7 +94,9 @@ class Pilots:
         if dim is None and other is None:
             return Finite()
         if dim is None or (other is not None and other != dim):
-            words = " and ".join(f"{m.name} {_place(m.dimension)}" for m in (pair.first, pair.method))
+            words = " and ".join(
+                f"{m.name} {_place(m.dimension)}" for m in (pair.first, pair.method)
+            )
             return Finite(lost=f"{words}: nothing says that these are equal")
         if isinstance(pair.method, EXACT) and isinstance(pair.first, EXACT):
             return Finite()
@@ -98,7 +108,9 @@ class Pilots:
         dims = dimensions([algorithm for _, algorithm in self.plan.parts], dim)
         least = self.plan.problem.p + self.plan.problem.k + 1
         if dims[-1] < least:
-            return Finite(lost=f"a pilot at d/{LEVELS[-1]} = {dims[-1]} has no room for p + k = {least - 1} directions")
+            return Finite(
+                lost=f"a pilot at d/{LEVELS[-1]} = {dims[-1]} has no room for p + k = {least - 1} directions"
+            )
         try:
             return self._measured(pair, dims)
         except Lost as reason:
@@ -119,24 +131,39 @@ class Pilots:
                 return self._in_two_parts(pair, step, dims, quick)
         return Finite(self._allowed(pair, dims, slow))
 
-    def _in_two_parts(self, pair: Probe, step: Probe, dims: Dims, quick: float) -> Finite:
+    def _in_two_parts(
+        self, pair: Probe, step: Probe, dims: Dims, quick: float
+    ) -> Finite:
         """The mean step against the limit, without noise, and the runs against the mean step."""
-        rest = self._allowed(Probe(pair.method, pair.result, step.method, step.result), dims, quick)
+        rest = self._allowed(
+            Probe(pair.method, pair.result, step.method, step.result), dims, quick
+        )
         unit = clock_ratio(pair.first, self.plan.algorithm, dims[0], self.start.dim)
-        slow, gap = self._extrapolated(step, dims), deviations(step.result, pair.theory, unit)
+        slow, gap = (
+            self._extrapolated(step, dims),
+            deviations(step.result, pair.theory, unit),
+        )
         both = {
-            name: Correction(gap[name].mean + slow[name].shift, slow[name].allowance + rest[name].allowance)
+            name: Correction(
+                gap[name].mean + slow[name].shift,
+                slow[name].allowance + rest[name].allowance,
+            )
             for name in rest
         }
         return Finite(both, step.result)
 
     def _mean_step(self, pair: Probe, dim: int) -> Probe | None:
         """The mean step at d against the limit, where it holds and does not take long."""
-        step = Map(dim, without=("dimension", "ratio"))  # these are no larger than what fluctuations do
+        step = Map(
+            dim, without=("dimension", "ratio")
+        )  # these are no larger than what fluctuations do
         times = pair.result.time.values
         if self.plan.objection(step) is not None:
             return None
-        cost = max(step.cost(make_task(*part, step, self.start, time=times)) for part in self.plan.parts)
+        cost = max(
+            step.cost(make_task(*part, step, self.start, time=times))
+            for part in self.plan.parts
+        )
         if cost > AFFORDABLE:
             return None
         try:
@@ -152,7 +179,9 @@ class Pilots:
         found = {}
         for name, here in gaps[0].items():
             limit = extrapolate([gap[name].mean for gap in gaps], dims, power)
-            found[name] = Correction(limit.value - here.mean, limit.error + whole * np.abs(here.mean))
+            found[name] = Correction(
+                limit.value - here.mean, limit.error + whole * np.abs(here.mean)
+            )
         return found
 
     def _allowed(self, pair: Probe, dims: Dims, power: float) -> dict[str, Correction]:
@@ -161,12 +190,18 @@ class Pilots:
             raise Lost(FOREVER)
         here, near, far = (self._gap(pair, dim) for dim in dims)
         ratios = (dims[1] / dims[0]) ** power, (dims[2] / dims[1]) ** power
-        return {name: Correction(0.0, allowance(here[name], near[name], far[name], ratios)) for name in near}
+        return {
+            name: Correction(0.0, allowance(here[name], near[name], far[name], ratios))
+            for name in near
+        }
 
     def _gap(self, pair: Probe, dim: int) -> dict[str, Deviation]:
         """Deviations from the reference at another dimension, at the times of the result."""
         method, result, first, theory = pair
-        here, unit = (clock_ratio(first, self.plan.algorithm, d, self.start.dim) for d in (method.dimension, dim))
+        here, unit = (
+            clock_ratio(first, self.plan.algorithm, d, self.start.dim)
+            for d in (method.dimension, dim)
+        )
         times = result.time.values / here
         if dim == method.dimension:
             return deviations(result, theory, here)
@@ -177,7 +212,9 @@ class Pilots:
             found = deviations(run, self._run(first, dim, times * unit))
         own = run.time.values / unit
         return {
-            name: y._replace(mean=linear(own, y.mean, times), error=linear(own, y.error, times))
+            name: y._replace(
+                mean=linear(own, y.mean, times), error=linear(own, y.error, times)
+            )
             for name, y in found.items()
         }
 
@@ -188,10 +225,14 @@ class Pilots:
         if key in self._kept:
             return self._kept[key]
         self.announcer.say(f"{pilot.name}, d = {dim}, for the finite size")
-        count = len(self._kept) + 1  # seeds of their own: pilots are independent of the runs and of each other
+        count = (
+            len(self._kept) + 1
+        )  # seeds of their own: pilots are independent of the runs and of each other
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DivergenceWarning)  # a lost pilot is told in the table
+                warnings.simplefilter(
+                    "ignore", DivergenceWarning
+                )  # a lost pilot is told in the table
                 run = self.plan.solve(
                     pilot,
                     self.start,
@@ -205,26 +246,45 @@ class Pilots:
             raise Lost(f"no pilot at d = {dim}: {error}") from None
         lost = run.outcome.values != Outcome.OK
         if lost.any():
-            raise Lost(f"{lost.mean():.0%} of the pilot at d = {dim} ended as {run.outcome.values[lost][0]!r}")
+            raise Lost(
+                f"{lost.mean():.0%} of the pilot at d = {dim} ended as {run.outcome.values[lost][0]!r}"
+            )
         self._kept[key] = run
         return run
 
 
-def planned_pilots(plan: Plan, method: Method, first: Method, start: Overlaps, times: np.ndarray) -> list[Method]:
+def planned_pilots(
+    plan: Plan, method: Method, first: Method, start: Overlaps, times: np.ndarray
+) -> list[Method]:
     """The pilots that a comparison of a method with the reference is going to run, as far as can be told before it."""
     dim, problem, algorithm = method.dimension, plan.problem, plan.algorithm
     exact = isinstance(method, EXACT)
-    if dim is None or first.dimension not in (None, dim) or (exact and isinstance(first, EXACT)):
+    if (
+        dim is None
+        or first.dimension not in (None, dim)
+        or (exact and isinstance(first, EXACT))
+    ):
         return []
     dims = dimensions([part[1] for part in plan.parts], dim)
     if dims[-1] < problem.p + problem.k + 1 or not usable(plan.slowest) or _sized(plan):
         return []
-    found = [_at(one, n, plan) for one in (method, first) if one.dimension is not None for n in dims[1:]]
+    found = [
+        _at(one, n, plan)
+        for one in (method, first)
+        if one.dimension is not None
+        for n in dims[1:]
+    ]
     step = Map(dim, without=("dimension", "ratio"))
-    helps = exact and first.dimension is None and plan.left_by_the_mean_step > plan.slowest + 1e-9
+    helps = (
+        exact
+        and first.dimension is None
+        and plan.left_by_the_mean_step > plan.slowest + 1e-9
+    )
     if not helps or plan.objection(step) is not None:
         return found
-    cheap = step.cost(make_task(problem, algorithm, step, start, time=times)) <= AFFORDABLE
+    cheap = (
+        step.cost(make_task(problem, algorithm, step, start, time=times)) <= AFFORDABLE
+    )
     return found + [_at(step, n, plan) for n in dims] if cheap else found
 
 

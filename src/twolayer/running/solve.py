@@ -50,7 +50,9 @@ class DivergenceWarning(UserWarning):
     --------
     >>> import warnings
     >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("error", DivergenceWarning)  # runs that diverge raise inside this block
+    ...     warnings.simplefilter(
+    ...         "error", DivergenceWarning
+    ...     )  # runs that diverge raise inside this block
     """
 
 
@@ -61,7 +63,9 @@ class AccuracyWarning(UserWarning):
     --------
     >>> import warnings
     >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("error", AccuracyWarning)  # averages that are too coarse raise inside this block
+    ...     warnings.simplefilter(
+    ...         "error", AccuracyWarning
+    ...     )  # averages that are too coarse raise inside this block
     """
 
 
@@ -72,18 +76,26 @@ class HeavyTailWarning(UserWarning):
     --------
     >>> import warnings
     >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore", HeavyTailWarning)  # medians are looked at, not means
+    ...     warnings.simplefilter(
+    ...         "ignore", HeavyTailWarning
+    ...     )  # medians are looked at, not means
     """
 
 
 def method_by_name(word: str, dim: int | None, knobs: Options) -> Method:
     """The method that files and flags call by this word, with its knobs."""
-    cls = METHODS[choice("method", word.lower() if isinstance(word, str) else word, METHODS)]
+    cls = METHODS[
+        choice("method", word.lower() if isinstance(word, str) else word, METHODS)
+    ]
     fields = {f.name for f in dataclasses.fields(cls)}
     for knob in knobs:
         choice(f"method.{word}", knob, sorted(fields))
-    arguments = {"dim": dim, **knobs} if "dim" in fields and dim is not None else dict(knobs)
-    needs = {f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING}
+    arguments = (
+        {"dim": dim, **knobs} if "dim" in fields and dim is not None else dict(knobs)
+    )
+    needs = {
+        f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING
+    }
     if needs - set(arguments):
         raise InputError(f"Method `{word}` needs a dimension: give dim.")
     return cls(**arguments)
@@ -93,7 +105,9 @@ def check_parts(problem: object, algorithm: object, method: object) -> None:
     """Reject what is not a problem, an algorithm and a method."""
     check_description(problem, algorithm, " (stages are run with solve_stages)")
     if not isinstance(method, Method):
-        known = ", ".join(c.__name__ for c in METHODS.values())  # which loads all of them
+        known = ", ".join(
+            c.__name__ for c in METHODS.values()
+        )  # which loads all of them
         reject("method", method, f"a Method: one of {known}, such as ODE()")
 
 
@@ -102,14 +116,22 @@ def _seeds(start: Overlaps | Particles, seeds: int | None, method: Method) -> in
     if isinstance(start, Overlaps) and start.batch:
         n = start.batch[0]
         if len(start.batch) > 1 or seeds not in (None, 1, n):
-            raise InputError(f"Argument `seeds` must be {n}, one for each start, but got {seeds}.")
+            raise InputError(
+                f"Argument `seeds` must be {n}, one for each start, but got {seeds}."
+            )
         return n
     asked = positive_integer("seeds", 1 if seeds is None else seeds)
     return asked if method.stochastic else 1
 
 
 def given_start(
-    problem: Problem, start: object, dim: int | None, seed: int, size: int | None = None, *, why: str
+    problem: Problem,
+    start: object,
+    dim: int | None,
+    seed: int,
+    size: int | None = None,
+    *,
+    why: str,
 ) -> Any:
     """The start that was given; for a word, a random one at dimension d, or ``size`` of them."""
     if not isinstance(start, str):
@@ -121,7 +143,9 @@ def given_start(
             f"Argument `start` = {start!r} is drawn at the dimension of the method, but {why}: give "
             "Overlaps.random(problem, dim=…)."
         )
-    return Overlaps.random(problem, dim, seed, size, "sphere" if law == "random" else law)
+    return Overlaps.random(
+        problem, dim, seed, size, "sphere" if law == "random" else law
+    )
 
 
 @float64
@@ -193,18 +217,41 @@ def solve(
     >>> from twolayer import Chain
     >>> problem = Problem("He2(z1)", "He2", noise=0.1)
     >>> algorithm = SGD(lr="0.05/d", geometry="projected")
-    >>> result = solve(problem, algorithm, Chain(dim=1000), Overlaps([[1.0]], [[0.5]]), time=1, seeds=4)
+    >>> result = solve(
+    ...     problem,
+    ...     algorithm,
+    ...     Chain(dim=1000),
+    ...     Overlaps([[1.0]], [[0.5]]),
+    ...     time=1,
+    ...     seeds=4,
+    ... )
     >>> result.M.shape, set(result.outcome.values)
     ((4, 201, 1, 1), {'ok'})
     """
     ends: Options = {"time": time, "steps": steps, "alpha": alpha}
     if isinstance(start, str):
-        from twolayer.running.surrogate import fitted  # loads the chain and what judges it
+        from twolayer.running.surrogate import (
+            fitted,
+        )  # loads the chain and what judges it
 
-        problem, start = fitted(problem, method, start, seed, 1 if seeds is None else seeds)
-    task = make_task(problem, algorithm, method, start, **ends, save=save, seeds=seeds, seed=seed, until=until)
+        problem, start = fitted(
+            problem, method, start, seed, 1 if seeds is None else seeds
+        )
+    task = make_task(
+        problem,
+        algorithm,
+        method,
+        start,
+        **ends,
+        save=save,
+        seeds=seeds,
+        seed=seed,
+        until=until,
+    )
     check_work([(task, method)], force)
-    return finish(task, method, progress, throw, checkpoint_of(checkpoint, task, method))
+    return finish(
+        task, method, progress, throw, checkpoint_of(checkpoint, task, method)
+    )
 
 
 def make_task(
@@ -229,27 +276,46 @@ def make_task(
     """
     check_parts(problem, algorithm, method)
     count = positive_integer("seeds", 1 if seeds is None else seeds)
-    start = given_start(problem, start, method.dimension, seed, count, why=f"{type(method).__name__} has none")
+    start = given_start(
+        problem,
+        start,
+        method.dimension,
+        seed,
+        count,
+        why=f"{type(method).__name__} has none",
+    )
     if isinstance(start, Particles) and not method.takes_particles:
         raise InputError(
             f"Argument `start` must be Overlaps for {type(method).__name__}, which follows overlaps between neurons, "
             "but got Particles, which have none; MeanField starts from them."
         )
     if not isinstance(start, Overlaps | Particles):
-        reject("start", start, "Overlaps" + (" or Particles" if method.takes_particles else ""))
+        reject(
+            "start",
+            start,
+            "Overlaps" + (" or Particles" if method.takes_particles else ""),
+        )
     check_start(problem, start)
     seed = random.check_seed(seed)
     if until is not None:
         expect(Until, "until", until)
     reason = method.objection(problem, algorithm)
     if reason is not None:
-        others = [name for name in support(problem, algorithm).methods if name != type(method).__name__]
+        others = [
+            name
+            for name in support(problem, algorithm).methods
+            if name != type(method).__name__
+        ]
         raise Refused(type(method).__name__, reason, others)
     if method.dimension is not None:
         problem.inputs.sizes(method.dimension)  # which says why there are none
         rank = rank_of(problem.P)
         if method.dimension < rank:
-            reject("dim", method.dimension, f"at least the {rank} independent directions of the target")
+            reject(
+                "dim",
+                method.dimension,
+                f"at least the {rank} independent directions of the target",
+            )
     steep = problem.activation.polynomial
     if algorithm.reused and steep is not None and len(steep) > 3:
         warnings.warn(
@@ -260,25 +326,58 @@ def make_task(
             stacklevel=4,  # through make_task, solve and its decorator to the caller
         )
     dim = method.dimension or start.dim
-    if dim is not None and math.isfinite(dim) and not 0 < algorithm.lr(int(dim)) < math.inf:
+    if (
+        dim is not None
+        and math.isfinite(dim)
+        and not 0 < algorithm.lr(int(dim)) < math.inf
+    ):
         raise InputError(
             f"Argument `lr` must be a positive number in double precision, but {algorithm.lr} is "
             f"{algorithm.lr(int(dim)):g} at dim = {dim}."
         )
     clocks = Clocks(problem, algorithm, dim)
-    asked = method.save_points(clocks, time, steps, save, alpha) if points is None else points
+    asked = (
+        method.save_points(clocks, time, steps, save, alpha)
+        if points is None
+        else points
+    )
     every, hidden = from_start(asked)
-    return Task(problem, algorithm, start, every, clocks, _seeds(start, seeds, method), seed, until, first, hidden)
+    return Task(
+        problem,
+        algorithm,
+        start,
+        every,
+        clocks,
+        _seeds(start, seeds, method),
+        seed,
+        until,
+        first,
+        hidden,
+    )
 
 
-def finish(task: Task, method: Method, progress: Progress, throw: bool, keeper: Keeper | None = None) -> xr.Dataset:
+def finish(
+    task: Task,
+    method: Method,
+    progress: Progress,
+    throw: bool,
+    keeper: Keeper | None = None,
+) -> xr.Dataset:
     """Run a task to its end: the dataset, or what is raised and warned about instead."""
     return told(task, method, run(task, method, progress, keeper), throw)
 
 
-def run(task: Task, method: Method, progress: Progress, keeper: Keeper | None = None) -> Record:
+def run(
+    task: Task, method: Method, progress: Progress, keeper: Keeper | None = None
+) -> Record:
     """Run a task to its end."""
-    return follow(lambda: method.prepare(task), task.points, method.name, monitor_for(progress), keeper)
+    return follow(
+        lambda: method.prepare(task),
+        task.points,
+        method.name,
+        monitor_for(progress),
+        keeper,
+    )
 
 
 def told(task: Task, method: Method, record: Record, throw: bool) -> xr.Dataset:
@@ -288,7 +387,9 @@ def told(task: Task, method: Method, record: Record, throw: bool) -> xr.Dataset:
         raise Interrupted(dataset)
     met = set(dataset.outcome.values.tolist())  # comparing word by word takes long
     if Outcome.MAX_STEPS in met and throw:
-        raise RunFailed(f"{type(method).__name__} stopped early: {Outcome.ADVICE[Outcome.MAX_STEPS]}.")
+        raise RunFailed(
+            f"{type(method).__name__} stopped early: {Outcome.ADVICE[Outcome.MAX_STEPS]}."
+        )
     if Outcome.DIVERGED in met:
         lost = record.outcome == Outcome.DIVERGED
         first = float(np.nanmin(np.where(lost, dataset.stop_time, np.nan)))

@@ -24,7 +24,13 @@ import numpy as np
 import xarray as xr
 
 from twolayer.numerics.arguments import End, Options, Progress, Save, Variables
-from twolayer.numerics.errors import InputError, Refused, expect, positive_integer, reject
+from twolayer.numerics.errors import (
+    InputError,
+    Refused,
+    expect,
+    positive_integer,
+    reject,
+)
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
 from twolayer.running.long_names import with_meanings
@@ -36,7 +42,15 @@ from twolayer.task.method import METHODS, Handover, Method, Outcome, Snapshot, U
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
-__all__ = ["Leg", "Stage", "check_sets", "check_stages", "follow_legs", "in_common", "solve_stages"]
+__all__ = [
+    "Leg",
+    "Stage",
+    "check_sets",
+    "check_stages",
+    "follow_legs",
+    "in_common",
+    "solve_stages",
+]
 
 CLOCKS = ("step", "sample", "alpha", "time")
 STATES = {
@@ -50,7 +64,10 @@ STATES = {
     "train_risk": (),
 }
 STATES |= {f"{name}_average": dims for name, dims in STATES.items()}
-STATES |= {"M_block": ("block", "neuron", "direction"), "Q_block": ("block", "neuron", "neuron_")}
+STATES |= {
+    "M_block": ("block", "neuron", "direction"),
+    "Q_block": ("block", "neuron", "neuron_"),
+}
 SPREAD = 0x9E3779B97F4A7C15  # seeds of later stages: far from those that people choose
 
 
@@ -73,7 +90,11 @@ class Stage:
 
     Examples
     --------
-    >>> Stage(SGD(lr=0.1, loss="correlation", geometry="projected"), steps=100, until=Until("overlap", 0.5)).steps
+    >>> Stage(
+    ...     SGD(lr=0.1, loss="correlation", geometry="projected"),
+    ...     steps=100,
+    ...     until=Until("overlap", 0.5),
+    ... ).steps
     100
     """
 
@@ -133,8 +154,13 @@ def solve_stages(
     >>> from twolayer.methods.chain import Chain
     >>> problem = Problem("He2(z1)", "He2")
     >>> first = SGD(lr="0.05/d", loss="correlation", geometry="projected")
-    >>> stages = [Stage(first, steps=400, until=Until("overlap", 0.5)), Stage(first.replace(loss="squared"), steps=100)]
-    >>> result = solve_stages(problem, stages, Chain(50), Overlaps([[1.0]], [[0.3]]), seeds=4)
+    >>> stages = [
+    ...     Stage(first, steps=400, until=Until("overlap", 0.5)),
+    ...     Stage(first.replace(loss="squared"), steps=100),
+    ... ]
+    >>> result = solve_stages(
+    ...     problem, stages, Chain(50), Overlaps([[1.0]], [[0.3]]), seeds=4
+    ... )
     >>> sorted(set(result.stage.values.tolist())), result.step.dims
     ([1, 2], ('seed', 'point'))
     """
@@ -143,11 +169,20 @@ def solve_stages(
         check_parts(stage.problem or problem, stage.algorithm, method)
     seed = check_seed(seed)
     count = positive_integer("seeds", 1 if seeds is None else seeds)
-    start = given_start(problem, start, method.dimension, seed, count, why=f"{type(method).__name__} has none")
+    start = given_start(
+        problem,
+        start,
+        method.dimension,
+        seed,
+        count,
+        why=f"{type(method).__name__} has none",
+    )
     if not isinstance(start, Overlaps):
         reject("start", start, "Overlaps, or 'random'")
     dim = method.dimension or start.dim
-    clocks = [Clocks(stage.problem or problem, stage.algorithm, dim) for stage in stages]
+    clocks = [
+        Clocks(stage.problem or problem, stage.algorithm, dim) for stage in stages
+    ]
     units = [x.reference(np.zeros(1), method.unit(x.algorithm)) for x in clocks]
     for clock in CLOCKS:
         if len({unit[clock][1] for unit in units}) > 1:
@@ -179,32 +214,53 @@ def check_stages(problem: Problem, stages: object) -> None:
         other = stage.problem
         if other is None:
             continue
-        same = all(getattr(other, x) == getattr(problem, x) for x in ("p", "k", "activation", "inputs"))
+        same = all(
+            getattr(other, x) == getattr(problem, x)
+            for x in ("p", "k", "activation", "inputs")
+        )
         if not (same and np.array_equal(other.P, problem.P)):
-            reject("problem", other, f"a task of the same neurons over the same directions as {problem!r}")
+            reject(
+                "problem",
+                other,
+                f"a task of the same neurons over the same directions as {problem!r}",
+            )
 
 
 def check_sets(algorithms: Sequence[SGD], method: Method) -> None:
     """All stages on fixed samples have the same ones, and a method that knows what the weights owe to them."""
-    sets = [(x.dataset, x.batch, x.sampling, x.repeat) for x in algorithms if x.dataset is not None]
+    sets = [
+        (x.dataset, x.batch, x.sampling, x.repeat)
+        for x in algorithms
+        if x.dataset is not None
+    ]
     for other in sets[1:]:
         if other != sets[0]:
             said = "dataset = {}, batch = {}, sampling = {!r}, repeat = {}"
             what = f"the same samples in the same batches wherever they are reused: {said.format(*sets[0])}"
             reject("stages", said.format(*other), what)
     uses = [x.dataset is not None for x in algorithms]
-    first, last = (uses.index(True), len(uses) - uses[::-1].index(True)) if any(uses) else (0, 0)
+    first, last = (
+        (uses.index(True), len(uses) - uses[::-1].index(True)) if any(uses) else (0, 0)
+    )
     if not all(uses[first:last]) and method.dimension is None:
         raise Refused(
             type(method).__name__,
             "after other samples it does not come back to a set that it has left",
-            [cls.__name__ for cls in METHODS.values() if cls.hands_over and cls.at(None) is None],
+            [
+                cls.__name__
+                for cls in METHODS.values()
+                if cls.hands_over and cls.at(None) is None
+            ],
         )
     reasons = {
         "on reused samples a stage goes on with weights that remember them": bool(sets),
-        "momentum goes on from the rows of the step before": any(x.momentum for x in algorithms[:-1])
+        "momentum goes on from the rows of the step before": any(
+            x.momentum for x in algorithms[:-1]
+        )
         and method.stepwise,
-        "an average has overlaps with all rows before it": any(x.average is not None for x in algorithms),
+        "an average has overlaps with all rows before it": any(
+            x.average is not None for x in algorithms
+        ),
     }
     for reason, holds in reasons.items():
         if holds and len(algorithms) > 1 and not method.hands_over:
@@ -237,26 +293,59 @@ def follow_legs(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # each stage tells its own when it begins
         planned = [
-            make_task(x.problem, x.algorithm, method, start, seeds=seeds, seed=seed, points=x.points) for x in legs
+            make_task(
+                x.problem,
+                x.algorithm,
+                method,
+                start,
+                seeds=seeds,
+                seed=seed,
+                points=x.points,
+            )
+            for x in legs
         ]
     check_work([(task, method) for task in planned], force)
     parts: list[StagePart] = []
     first, left, steps = start, None, np.zeros(1, int)
-    fixed = next((n for n, leg in enumerate(legs) if leg.algorithm.dataset is not None), 0)
+    fixed = next(
+        (n for n, leg in enumerate(legs) if leg.algorithm.dataset is not None), 0
+    )
     for number, (problem, algorithm, until, points) in enumerate(legs):
         reuses = algorithm.dataset is not None
-        own = (seed + (fixed if reuses else number) * SPREAD) % 2**64  # a fixed set is the same in all its stages
+        own = (
+            seed + (fixed if reuses else number) * SPREAD
+        ) % 2**64  # a fixed set is the same in all its stages
         count = None if number else seeds  # later stages have a start for each seed
-        task = make_task(problem, algorithm, method, start, seeds=count, seed=own, until=until, points=points)
+        task = make_task(
+            problem,
+            algorithm,
+            method,
+            start,
+            seeds=count,
+            seed=own,
+            until=until,
+            points=points,
+        )
         if left is not None:
             taken = np.broadcast_to(steps if reuses else 0, task.seeds)
             task = dataclasses.replace(task, after=Handover(left, taken))
         record = run(task, method, progress)
         part = told(task, method, record, throw)
         ends = np.where(np.isnan(record.stop), float(points[-1]), record.stop)
-        ends = np.ceil(ends) if method.stepwise else ends  # a seed leaves with the step that passes the threshold
-        positions = np.minimum(np.append(part.save_point.values, points[-1])[None], ends[:, None])
-        parts.append(StagePart(part, task.clocks.coordinates(positions, method.stepwise, method.unit(algorithm))))
+        ends = (
+            np.ceil(ends) if method.stepwise else ends
+        )  # a seed leaves with the step that passes the threshold
+        positions = np.minimum(
+            np.append(part.save_point.values, points[-1])[None], ends[:, None]
+        )
+        parts.append(
+            StagePart(
+                part,
+                task.clocks.coordinates(
+                    positions, method.stepwise, method.unit(algorithm)
+                ),
+            )
+        )
         if (part.outcome == Outcome.DIVERGED).any():
             break
         last, left = part.isel(time=-1), record.left
@@ -265,7 +354,10 @@ def follow_legs(
         Q, M = last.Q.values, last.M.values
         if first.blocks is not None:
             assert isinstance(record.snapshot, Snapshot)
-            assert record.snapshot.Q_block is not None and record.snapshot.M_block is not None
+            assert (
+                record.snapshot.Q_block is not None
+                and record.snapshot.M_block is not None
+            )
             Q, M = record.snapshot.Q_block[:, -1], record.snapshot.M_block[:, -1]
         start = Overlaps(Q, M, first.P, last.a.values, first.dim)
     joined = _joined(parts)
@@ -273,7 +365,11 @@ def follow_legs(
     for one, leg in zip(described, legs, strict=False):
         one["run"]["points"] = leg.points.tolist()
     joined.attrs["description"] = json.dumps({"stages": described})
-    kept = [name for name in ("start_Q", "start_M", "start_a", "start_P", "variance") if name in parts[0].data]
+    kept = [
+        name
+        for name in ("start_Q", "start_M", "start_a", "start_P", "variance")
+        if name in parts[0].data
+    ]
     return joined.assign({name: parts[0].data[name] for name in kept})
 
 
@@ -289,31 +385,58 @@ def _joined(parts: Sequence[StagePart]) -> xr.Dataset:
     every = [part.data for part in parts]
     passed: dict[str, float | np.ndarray] = dict.fromkeys(CLOCKS, 0.0)
     clocks: dict[str, list[np.ndarray]] = {clock: [] for clock in CLOCKS}
-    states: dict[str, list[np.ndarray]] = {name: [] for name in STATES if any(name in part for part in every)}
+    states: dict[str, list[np.ndarray]] = {
+        name: [] for name in STATES if any(name in part for part in every)
+    }
     rates, numbers = [], []
     for number, (part, along) in enumerate(parts):
-        first = int(number > 0 and part.save_point.values[0] == 0)  # a stage begins where the one before it ended
+        first = int(
+            number > 0 and part.save_point.values[0] == 0
+        )  # a stage begins where the one before it ended
         for clock in CLOCKS:
             values = along[clock][0] + passed[clock]
             clocks[clock].append(values[:, first:-1])
             passed[clock] = values[:, -1:]
-        rates.append((part.lr.values if part.lr.ndim == 2 else along["lr"][0][:, :-1])[:, first:])
+        rates.append(
+            (part.lr.values if part.lr.ndim == 2 else along["lr"][0][:, :-1])[:, first:]
+        )
         for name in states:
             values = part[name].values if name in part else _absent(every, part, name)
             states[name].append(values[:, first:])
         numbers += [number + 1] * rates[-1].shape[1]
     variables: Variables = {
-        name: (("seed", "point", *STATES[name]), np.concatenate(pieces, axis=1)) for name, pieces in states.items()
+        name: (("seed", "point", *STATES[name]), np.concatenate(pieces, axis=1))
+        for name, pieces in states.items()
     }
-    variables["lr"] = (("seed", "point"), np.concatenate(rates, axis=1), dict(every[0].lr.attrs))
-    variables["outcome"] = (("seed", "stage_number"), np.stack([part.outcome.values for part in every], axis=1))
-    variables["stop_step"] = (("seed", "stage_number"), np.stack([part.stop_step.values for part in every], axis=1))
+    variables["lr"] = (
+        ("seed", "point"),
+        np.concatenate(rates, axis=1),
+        dict(every[0].lr.attrs),
+    )
+    variables["outcome"] = (
+        ("seed", "stage_number"),
+        np.stack([part.outcome.values for part in every], axis=1),
+    )
+    variables["stop_step"] = (
+        ("seed", "stage_number"),
+        np.stack([part.stop_step.values for part in every], axis=1),
+    )
     coords: Variables = {
-        clock: (("seed", "point"), np.concatenate(pieces, axis=1), dict(every[0][clock].attrs))
+        clock: (
+            ("seed", "point"),
+            np.concatenate(pieces, axis=1),
+            dict(every[0][clock].attrs),
+        )
         for clock, pieces in clocks.items()
     }
-    coords |= {name: every[0][name].values for name in ("seed", "neuron", "neuron_", "direction")}
-    coords |= {"stage": ("point", np.array(numbers)), "stage_number": np.arange(1, len(parts) + 1)}
+    coords |= {
+        name: every[0][name].values
+        for name in ("seed", "neuron", "neuron_", "direction")
+    }
+    coords |= {
+        "stage": ("point", np.array(numbers)),
+        "stage_number": np.arange(1, len(parts) + 1),
+    }
     return with_meanings(xr.Dataset(variables, coords, dict(every[0].attrs)))
 
 
@@ -325,7 +448,14 @@ def _absent(parts: Sequence[xr.Dataset], part: xr.Dataset, name: str) -> np.ndar
 
 def in_common(staged: xr.Dataset) -> xr.Dataset:
     """A run in stages whose seeds left them together, as one along ``time``."""
-    clocks = {clock: ("time", staged[clock].values[0], staged[clock].attrs) for clock in CLOCKS}
-    left = staged.drop_vars([*CLOCKS, "stage", "stage_number", "stop_step"]).rename_dims(point="time")
+    clocks = {
+        clock: ("time", staged[clock].values[0], staged[clock].attrs)
+        for clock in CLOCKS
+    }
+    left = staged.drop_vars(
+        [*CLOCKS, "stage", "stage_number", "stop_step"]
+    ).rename_dims(point="time")
     last = staged.outcome.values[:, -1]
-    return left.drop_vars("outcome").assign_coords(clocks).assign(outcome=("seed", last))
+    return (
+        left.drop_vars("outcome").assign_coords(clocks).assign(outcome=("seed", last))
+    )

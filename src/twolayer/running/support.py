@@ -44,15 +44,26 @@ class Support:
         return method in self.methods
 
     def _repr_html_(self) -> str:
-        said = {**dict.fromkeys(self.methods, "<b>yes</b>"), **{n: escaped(why) for n, why in self.reasons.items()}}
+        said = {
+            **dict.fromkeys(self.methods, "<b>yes</b>"),
+            **{n: escaped(why) for n, why in self.reasons.items()},
+        }
         return card("Methods", "", sorted(said.items()))
 
     def __str__(self) -> str:
-        lines = {**dict.fromkeys(self.methods, "yes"), **{name: f"no: {why}" for name, why in self.reasons.items()}}
+        lines = {
+            **dict.fromkeys(self.methods, "yes"),
+            **{name: f"no: {why}" for name, why in self.reasons.items()},
+        }
         width = max(map(len, lines)) + 2
         margin = " " * width
         return "\n".join(
-            textwrap.fill(text, WIDTH, initial_indent=f"{name:<{width}}", subsequent_indent=f"{margin}    ")
+            textwrap.fill(
+                text,
+                WIDTH,
+                initial_indent=f"{name:<{width}}",
+                subsequent_indent=f"{margin}    ",
+            )
             for name, text in sorted(lines.items())
         )
 
@@ -72,7 +83,12 @@ def support(problem: Problem, algorithm: SGD) -> Support:
     >>> found = support(Problem("He2(z1)", "He2"), SGD(lr=0.5, batch="4*d"))
     >>> found.methods
     ('Chain', 'GiantSteps', 'Map', 'Population', 'Vectors')
-    >>> "ODE" in found, found.reasons["ODE"].endswith("the limit is a discrete map, that of GiantSteps")
+    >>> (
+    ...     "ODE" in found,
+    ...     found.reasons["ODE"].endswith(
+    ...         "the limit is a discrete map, that of GiantSteps"
+    ...     ),
+    ... )
     (False, True)
     """
     check_description(problem, algorithm)

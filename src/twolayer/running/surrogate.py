@@ -81,7 +81,12 @@ def surrogate(
 
 
 def _fitted(
-    problem: Problem, data: Data, seed: int, size: int | None, law: str = "sphere", blocks: int = BLOCKS
+    problem: Problem,
+    data: Data,
+    seed: int,
+    size: int | None,
+    law: str = "sphere",
+    blocks: int = BLOCKS,
 ) -> tuple[Problem, Overlaps]:
     """The problem with the inputs of data, unless it has some, and a random start that has their target."""
     if len(data.target) != problem.k:
@@ -89,7 +94,9 @@ def _fitted(
             f"The target has {problem.k} directions, but W_star has {len(data.target)} rows: give (X, y, W_star) with "
             "one for each."
         )
-    inputs = Inputs.from_data(data.X, blocks) if problem.inputs.plain else problem.inputs
+    inputs = (
+        Inputs.from_data(data.X, blocks) if problem.inputs.plain else problem.inputs
+    )
     P = data.overlaps(inputs)
     gram = sum(s * one for s, one in zip(inputs.variances, P, strict=True))
     found = problem.replace(inputs=inputs, gram=gram)
@@ -97,7 +104,9 @@ def _fitted(
     return found, Overlaps.random(found, data.dim, seed, size, law, P=P)
 
 
-def fitted(problem: Problem, method: Method, start: str, seed: int, size: int) -> tuple[Problem, Any]:
+def fitted(
+    problem: Problem, method: Method, start: str, seed: int, size: int
+) -> tuple[Problem, Any]:
     """What `solve` follows where a method runs over data and the start is a word: inputs and starts fit the data."""
     if not isinstance(method, Vectors) or method.data is None:
         return problem, start
@@ -112,9 +121,13 @@ def over_data(
     The problem and the random start are then those of the Gaussian surrogate, and where no other method is asked for it
     is followed by `ODE` and `Chain`; where rows come back, by `Vectors` over as many Gaussian rows.
     """
-    if not isinstance(methods, Sequence) or not (start is None or isinstance(start, str)):
+    if not isinstance(methods, Sequence) or not (
+        start is None or isinstance(start, str)
+    ):
         return problem, methods, start
-    data = next((x.data for x in methods if isinstance(x, Vectors) and x.data is not None), None)
+    data = next(
+        (x.data for x in methods if isinstance(x, Vectors) and x.data is not None), None
+    )
     if data is None:
         return problem, methods, start
     found, begin = _fitted(problem, data, seed, None, start or "random")
@@ -126,7 +139,10 @@ def beside(algorithm: object, dim: int) -> list[Method]:
     """What follows the surrogate where nothing is asked for: its limit and its chain, or runs over Gaussian rows.
 
     >>> from twolayer.task.algorithm import SGD
-    >>> [[method.name for method in beside(x, 20)] for x in (SGD("1/d"), SGD("1/d", dataset=400))]
+    >>> [
+    ...     [method.name for method in beside(x, 20)]
+    ...     for x in (SGD("1/d"), SGD("1/d", dataset=400))
+    ... ]
     [['ode', 'chain'], ['vectors']]
     """
     stages = algorithm if isinstance(algorithm, Sequence) else [algorithm]
@@ -135,9 +151,15 @@ def beside(algorithm: object, dim: int) -> list[Method]:
     return [ODE(), Chain(dim)]
 
 
-def universality(methods: Mapping[str, Method], results: Mapping[str, xr.Dataset], gram: np.ndarray) -> list[str]:
+def universality(
+    methods: Mapping[str, Method], results: Mapping[str, xr.Dataset], gram: np.ndarray
+) -> list[str]:
     """How far runs over data are from exact runs of their Gaussian surrogate, in words; nothing without both."""
-    drawn = {x.dim: name for name, x in methods.items() if isinstance(x, Vectors) and x.data is None}
+    drawn = {
+        x.dim: name
+        for name, x in methods.items()
+        if isinstance(x, Vectors) and x.data is None
+    }
     exact = drawn | {x.dim: name for name, x in methods.items() if isinstance(x, Chain)}
     lines = []
     for name, method in methods.items():
@@ -145,23 +167,37 @@ def universality(methods: Mapping[str, Method], results: Mapping[str, xr.Dataset
             continue
         other, rows = exact.get(method.dim), results[name]
         if other is not None and rows.sizes["seed"] == results[other].sizes["seed"] > 1:
-            found = judge(name, method.dim, rows, results[other], ranges(results[other], gram, method.dim))
+            found = judge(
+                name,
+                method.dim,
+                rows,
+                results[other],
+                ranges(results[other], gram, method.dim),
+            )
             lines.append(f"{_spoken(found)} ({name} against {other})")
-        at_the_end = (float(rows[x].values[:, -1].mean()) for x in ("train_risk", "risk"))
+        at_the_end = (
+            float(rows[x].values[:, -1].mean()) for x in ("train_risk", "risk")
+        )
         on_rows, there = (f"{x:.3g}" for x in at_the_end)
         own = drawn.get(method.dim, "")
         known = own in results and "train_risk" in results[own]
         lines.append(
             f"at the end of {name} the risk on the rows is {on_rows}, that of the surrogate at the same overlaps "
             f"{there}: {_more(rows)}, "
-            + (f"and {_more(results[own])} with the Gaussian rows of {own}" if known else MEMORY)
+            + (
+                f"and {_more(results[own])} with the Gaussian rows of {own}"
+                if known
+                else MEMORY
+            )
         )
     return lines
 
 
 def _more(result: xr.Dataset) -> str:
     """The risk on the rows over that of a Gaussian law, at the end."""
-    share = float((result.train_risk.values[:, -1] / result.risk.values[:, -1]).mean()) - 1
+    share = (
+        float((result.train_risk.values[:, -1] / result.risk.values[:, -1]).mean()) - 1
+    )
     return f"{abs(share):.1%} {'more' if share > 0 else 'less'}"
 
 
@@ -174,5 +210,7 @@ def _spoken(rows: list[Judgement]) -> str:
         return f"universality fails: {worst.entry} is off by {part:.1%} of its range at t = {worst.worst_time:.3g}"
     seen = max(row.seen / row.range for row in rows)
     if seen <= SHARE:
-        return f"universality holds: no entry is off by more than {seen:.1%} of its range"
+        return (
+            f"universality holds: no entry is off by more than {seen:.1%} of its range"
+        )
     return f"universality is undecided: entries could be off by {seen:.0%} of their range without being seen"

@@ -32,7 +32,10 @@ def check_work(runs: Sequence[tuple[Task, Method]], force: bool = False) -> None
         what = f"{task.seeds} seeds, {len(task.points)} save points and {task.problem.p} neurons"
         check_estimate(0.0, task.seeds * method.footprint(task), what)
         steps += float(task.points[-1]) if method.stepwise else 0.0
-        if not method.stepwise or task.seeds * float(task.points[-1]) * (method.dimension or 1) >= FEW:
+        if (
+            not method.stepwise
+            or task.seeds * float(task.points[-1]) * (method.dimension or 1) >= FEW
+        ):
             seconds += method.compilation(task) + task.seeds * method.cost(task)
     what = f"{steps:.4g} steps, " if steps else ""
     check_estimate(seconds, 0.0, f"{what}{runs[0][0].seeds} seeds")
@@ -60,12 +63,26 @@ def checkpoint_of(path: object, task: Task, method: Method) -> Checkpoint | None
         return None
     rule = task.algorithm.rule
     if not method.resumes or (rule is not None and rule.adapts is not None):
-        raise Refused(type(method).__name__, "it keeps more than its state along a run, so it cannot be taken up again")
-    start, run = task.start, [task.seeds, task.seed, task.first, repr(task.until), task.points.tolist()]
-    described = [describe_problem(task.problem), task.algorithm.describe(), method.describe(), run, versions()]
+        raise Refused(
+            type(method).__name__,
+            "it keeps more than its state along a run, so it cannot be taken up again",
+        )
+    start, run = (
+        task.start,
+        [task.seeds, task.seed, task.first, repr(task.until), task.points.tolist()],
+    )
+    described = [
+        describe_problem(task.problem),
+        task.algorithm.describe(),
+        method.describe(),
+        run,
+        versions(),
+    ]
     text = json.dumps(described)
     if "<function" in text:
-        raise InputError("Argument `checkpoint` must be left out for Python functions, of which a file holds the name.")
+        raise InputError(
+            "Argument `checkpoint` must be left out for Python functions, of which a file holds the name."
+        )
     whole = hashlib.sha256(text.encode())
     for array in (*task.starts(), start.P):
         whole.update(array.tobytes())

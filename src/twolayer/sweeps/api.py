@@ -18,7 +18,15 @@ import numpy as np
 import xarray as xr
 
 from twolayer.numerics.arguments import End, Save
-from twolayer.numerics.errors import InputError, Interrupted, expect, finite_number, flag, positive_integer, reject
+from twolayer.numerics.errors import (
+    InputError,
+    Interrupted,
+    expect,
+    finite_number,
+    flag,
+    positive_integer,
+    reject,
+)
 from twolayer.numerics.foreign_files import check_size
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
@@ -50,7 +58,9 @@ class SweepWarning(UserWarning):
     --------
     >>> import warnings
     >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("error", SweepWarning)  # a sweep with failed cells raises inside this block
+    ...     warnings.simplefilter(
+    ...         "error", SweepWarning
+    ...     )  # a sweep with failed cells raises inside this block
     """
 
 
@@ -73,27 +83,48 @@ def _prepared(
     if dim is not None:
         dim = positive_integer("dim", dim)
         if method.dimension not in (None, dim):
-            raise InputError(f"Argument `dim` must agree with the method, but {dim} is not its {method.dimension}.")
+            raise InputError(
+                f"Argument `dim` must agree with the method, but {dim} is not its {method.dimension}."
+            )
         dim = None if method.dimension is not None else dim
-    law = "sphere" if isinstance(run.start, str) and run.start == "random" else run.start
-    grid = Grid(problem, algorithm, method, replace(run, dim=dim, seed=seed, start=law), over, reduction.name)
+    law = (
+        "sphere" if isinstance(run.start, str) and run.start == "random" else run.start
+    )
+    grid = Grid(
+        problem,
+        algorithm,
+        method,
+        replace(run, dim=dim, seed=seed, start=law),
+        over,
+        reduction.name,
+    )
     ends = {f"run.{name}" for name in ENDS} & set(over)
     given = sum(getattr(run, name) is not None for name in ENDS)
     if not ends and given != 1:
-        raise InputError(f"Give one of `time`, `steps` and `alpha`, but got {'none' if given == 0 else given}.")
-    if reduction.name == "exit_time" and until is None and "run.until.value" not in over:
+        raise InputError(
+            f"Give one of `time`, `steps` and `alpha`, but got {'none' if given == 0 else given}."
+        )
+    if (
+        reduction.name == "exit_time"
+        and until is None
+        and "run.until.value" not in over
+    ):
         raise InputError("The reduction 'exit_time' needs a threshold: give `until`.")
     if isinstance(law, Overlaps):
         n = law.batch[0] if law.batch else None
         if n is not None and (seeds or n) > n:
-            raise InputError(f"Argument `seeds` must be at most {n}, one for each start, but got {seeds}.")
+            raise InputError(
+                f"Argument `seeds` must be at most {n}, one for each start, but got {seeds}."
+            )
         count = n if seeds is None else seeds
         if n is None and not method.stochastic:
             count = 1
     else:
         count = seeds
         if any(grid.cell(index).dim is None for index in grid):
-            raise InputError("A random start needs a dimension: give `dim`, or sweep `run.dim`.")
+            raise InputError(
+                "A random start needs a dimension: give `dim`, or sweep `run.dim`."
+            )
     number = positive_integer("seeds", 1 if count is None else count)
     check_size("Argument `seeds`", 64 * number * len(grid))
     return grid, reduction, number
@@ -104,10 +135,19 @@ def _targets(target_se: Any, reduction: Reduction) -> dict[str, float]:
         return {}
     if not isinstance(target_se, Mapping):
         if reduction.main is None:
-            reject("target_se", target_se, "a table {variable: standard error} for this reduction")
+            reject(
+                "target_se",
+                target_se,
+                "a table {variable: standard error} for this reduction",
+            )
         target_se = {reduction.main: target_se}
     for name, value in target_se.items():
-        if not finite_number("target_se", value, minimum=0.0, accepted="a positive number") > 0:
+        if (
+            not finite_number(
+                "target_se", value, minimum=0.0, accepted="a positive number"
+            )
+            > 0
+        ):
             reject("target_se", {name: value}, "positive")
     return {str(k): float(v) for k, v in target_se.items()}
 
@@ -120,7 +160,9 @@ def _portability(grid: Grid, reduction: Reduction, why: str) -> None:
             "put it into a module."
         )
     cells = (grid.cell(index) for index in grid)
-    reasons = [r for r in (portable(cell.problem, cell.algorithm) for cell in cells) if r]
+    reasons = [
+        r for r in (portable(cell.problem, cell.algorithm) for cell in cells) if r
+    ]
     if reasons:
         raise InputError(f"The sweep cannot be described {why}: {reasons[0]}.")
 
@@ -205,14 +247,29 @@ def sweep(
     Examples
     --------
     >>> from twolayer import Chain
-    >>> problem, algorithm = Problem("He2(z1)", "He2"), SGD(lr="0.1/d", geometry="projected")
-    >>> result = sweep(problem, algorithm, Chain(100), {"method.dim": [100, 200]}, time=0.2, seeds=4)
+    >>> problem, algorithm = (
+    ...     Problem("He2(z1)", "He2"),
+    ...     SGD(lr="0.1/d", geometry="projected"),
+    ... )
+    >>> result = sweep(
+    ...     problem,
+    ...     algorithm,
+    ...     Chain(100),
+    ...     {"method.dim": [100, 200]},
+    ...     time=0.2,
+    ...     seeds=4,
+    ... )
     >>> result.risk.dims, result.risk.shape
     (('method.dim', 'seed'), (2, 4))
     """
     run = Run(time, steps, save, until, dim, seed, start, streams, alpha)
-    grid, reduction, count = _prepared(problem, algorithm, method, over, run, seeds, reduce)
-    targets, top = _targets(target_se, reduction), positive_integer("max_seeds", max_seeds)
+    grid, reduction, count = _prepared(
+        problem, algorithm, method, over, run, seeds, reduce
+    )
+    targets, top = (
+        _targets(target_se, reduction),
+        positive_integer("max_seeds", max_seeds),
+    )
     memory, resume = positive_integer("memory", memory), flag("resume", resume)
     reporter = reporter_for(progress)
     if store is not None:
@@ -233,7 +290,9 @@ def sweep(
             if template is not None:
                 opened.allocate(template)
             opened.load(table)
-        driver = Driver(grid, reduction, table, opened, engine, reporter, outlines, memory)
+        driver = Driver(
+            grid, reduction, table, opened, engine, reporter, outlines, memory
+        )
         try:
             needed = dict.fromkeys(grid, count)
             driver.run(needed)
@@ -258,22 +317,38 @@ def sweep(
         first = failures[0]
         where = ", ".join(f"{k} = {v}" for k, v in first["cell"].items())
         warnings.warn(
-            f"{len(failures)} cells failed, the first at {where}: {first['error']}", SweepWarning, stacklevel=3
+            f"{len(failures)} cells failed, the first at {where}: {first['error']}",
+            SweepWarning,
+            stacklevel=3,
         )
-    stray = int((result.outcome == Outcome.NOT_FINITE).sum()) if "outcome" in result else 0
+    stray = (
+        int((result.outcome == Outcome.NOT_FINITE).sum()) if "outcome" in result else 0
+    )
     if stray:
         advice = Outcome.ADVICE[Outcome.NOT_FINITE]
-        warnings.warn(f"{stray} runs hold numbers that are not finite: {advice}.", SweepWarning, stacklevel=3)
+        warnings.warn(
+            f"{stray} runs hold numbers that are not finite: {advice}.",
+            SweepWarning,
+            stacklevel=3,
+        )
     return result
 
 
-def _more(table: ResultTable, needed: Mapping[Index, int], targets: Mapping[str, float], top: int) -> dict[Index, int]:
+def _more(
+    table: ResultTable,
+    needed: Mapping[Index, int],
+    targets: Mapping[str, float],
+    top: int,
+) -> dict[Index, int]:
     """Cells whose standard error is too large, with the number of seeds that should do, at most twice as many."""
     more = {}
     for index, seeds in needed.items():
         if seeds >= top or not table.done[index][:seeds].all():
             continue
-        ratio = max(table.standard_error(index, name, seeds) / target for name, target in targets.items())
+        ratio = max(
+            table.standard_error(index, name, seeds) / target
+            for name, target in targets.items()
+        )
         if ratio > 1:
             guess = 2 * seeds if not np.isfinite(ratio) else math.ceil(seeds * ratio**2)
             more[index] = min(top, max(seeds + 1, min(2 * seeds, guess)))
@@ -311,12 +386,18 @@ def plan_sweep(
     --------
     >>> from twolayer import Chain
     >>> problem, algorithm = Problem("He2(z1)", "He2"), SGD(lr="0.1/d")
-    >>> plan = plan_sweep(problem, algorithm, Chain(100), {"method.dim": [100, 200]}, time=1, seeds=4)
+    >>> plan = plan_sweep(
+    ...     problem, algorithm, Chain(100), {"method.dim": [100, 200]}, time=1, seeds=4
+    ... )
     >>> plan.cells, plan.runs
     (2, 8)
     """
-    own = {name: arguments.pop(name) for name in ("seeds", "reduce") if name in arguments}
-    grid, reduction, count = _prepared(problem, algorithm, method, over, Run(**arguments), **own)
+    own = {
+        name: arguments.pop(name) for name in ("seeds", "reduce") if name in arguments
+    }
+    grid, reduction, count = _prepared(
+        problem, algorithm, method, over, Run(**arguments), **own
+    )
     table, outlines = ResultTable(grid, count), Outlines(grid, reduction)
     if store is not None:
         Store.check(store, grid, resume=True)

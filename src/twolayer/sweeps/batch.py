@@ -27,21 +27,37 @@ from twolayer.loops.host_loop import Record, follow
 from twolayer.numerics.arguments import Options, Save
 from twolayer.numerics.errors import InputError, RunFailed
 from twolayer.numerics.precision import float64
-from twolayer.running.dataset import describe_problem, known_risks, scanned, to_dataset, versions
+from twolayer.running.dataset import (
+    describe_problem,
+    known_risks,
+    scanned,
+    to_dataset,
+    versions,
+)
 from twolayer.running.progress import Silent
 from twolayer.running.solve import make_task
 from twolayer.sweeps.grid import Cell, Run
 from twolayer.sweeps.reductions import Block, Reduction, Values
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
-from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Stackable, Task, from_start
+from twolayer.task.method import (
+    Evolution,
+    Method,
+    Outcome,
+    Snapshot,
+    Stackable,
+    Task,
+    from_start,
+)
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
 __all__ = ["SEED_BLOCK", "Job", "Result", "job_of", "outline", "run_batch"]
 
 SEED_BLOCK = 16
-_one_batch_at_a_time = threading.Lock()  # a worker may have several threads, compiled CPU code wants one
+_one_batch_at_a_time = (
+    threading.Lock()
+)  # a worker may have several threads, compiled CPU code wants one
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +101,13 @@ def portable(problem: Problem, algorithm: SGD) -> str | None:
 def job_of(cell: Cell, low: int, high: int) -> Job:
     """The job of a unit; problems made of Python functions can only be run in this process."""
     if portable(cell.problem, cell.algorithm) is not None:
-        return Job(cell.problem, cell.algorithm, cell.method, cell.run, cell.seed, low, high)
-    problem, algorithm = (json.dumps(x) for x in (describe_problem(cell.problem), cell.algorithm.describe()))
+        return Job(
+            cell.problem, cell.algorithm, cell.method, cell.run, cell.seed, low, high
+        )
+    problem, algorithm = (
+        json.dumps(x)
+        for x in (describe_problem(cell.problem), cell.algorithm.describe())
+    )
     return Job(problem, algorithm, cell.method, cell.run, cell.seed, low, high)
 
 
@@ -104,11 +125,15 @@ def _parts(job: Job) -> tuple[Problem, SGD]:
     problem, algorithm = job.problem, job.algorithm
     if isinstance(problem, str):
         problem = _problem(problem, frozenset(NAMED.values()))
-    return problem, SGD(**json.loads(algorithm)) if isinstance(algorithm, str) else algorithm
+    return problem, SGD(**json.loads(algorithm)) if isinstance(
+        algorithm, str
+    ) else algorithm
 
 
 @lru_cache(maxsize=256)
-def _random_starts(problem: Problem, dim: int, seed: int, law: str, block: int) -> Overlaps:
+def _random_starts(
+    problem: Problem, dim: int, seed: int, law: str, block: int
+) -> Overlaps:
     return Overlaps.random(problem, dim, seed, SEED_BLOCK, law, SEED_BLOCK * block)
 
 
@@ -124,7 +149,9 @@ def _start(job: Job, problem: Problem) -> Overlaps:
         return _part(given, job.low, job.high) if given.batch else given
     dim = job.run.dim or job.method.dimension
     if dim is None:
-        raise InputError("A random start needs a dimension: give `dim`, or sweep `run.dim`.")
+        raise InputError(
+            "A random start needs a dimension: give `dim`, or sweep `run.dim`."
+        )
     block = job.low // SEED_BLOCK
     whole = _random_starts(problem.replace(noise=0.0), dim, job.seed, given, block)
     return _part(whole, job.low - SEED_BLOCK * block, job.high - SEED_BLOCK * block)
@@ -133,15 +160,37 @@ def _start(job: Job, problem: Problem) -> Overlaps:
 def outline(cell: Cell, save: Save) -> Task:
     """The task of a cell as far as its compiled form, cost and size go: with a start of the kind, not its own."""
     clocks = Clocks(cell.problem, cell.algorithm, cell.method.dimension or cell.run.dim)
-    points, hidden = from_start(cell.method.save_points(clocks, cell.run.time, cell.run.steps, save, cell.run.alpha))
+    points, hidden = from_start(
+        cell.method.save_points(
+            clocks, cell.run.time, cell.run.steps, save, cell.run.alpha
+        )
+    )
     start, p, k = cell.run.start, cell.problem.p, cell.problem.k
     if not isinstance(start, Overlaps):
-        start = Overlaps(np.eye(p), np.zeros((p, k)), cell.problem.P)  # where random starts tend to
+        start = Overlaps(
+            np.eye(p), np.zeros((p, k)), cell.problem.P
+        )  # where random starts tend to
         if not cell.problem.inputs.plain and cell.dim is not None:
-            start = _part(_random_starts(cell.problem.replace(noise=0.0), cell.dim, 0, cell.run.start, 0), 0, 1)
+            start = _part(
+                _random_starts(
+                    cell.problem.replace(noise=0.0), cell.dim, 0, cell.run.start, 0
+                ),
+                0,
+                1,
+            )
     elif start.batch:
         start = _part(start, 0, 1)
-    return Task(cell.problem, cell.algorithm, start, points, clocks, 1, cell.seed, cell.run.until, hidden=hidden)
+    return Task(
+        cell.problem,
+        cell.algorithm,
+        start,
+        points,
+        clocks,
+        1,
+        cell.seed,
+        cell.run.until,
+        hidden=hidden,
+    )
 
 
 def tasks_of(job: Job, ends_only: bool) -> list[Task]:
@@ -161,7 +210,12 @@ def tasks_of(job: Job, ends_only: bool) -> list[Task]:
     else:
         each = [(start, job.low)]
     seeds = None if start.batch else job.high - job.low
-    return [make_task(problem, algorithm, job.method, s, seeds=seeds, first=low, **arguments) for s, low in each]
+    return [
+        make_task(
+            problem, algorithm, job.method, s, seeds=seeds, first=low, **arguments
+        )
+        for s, low in each
+    ]
 
 
 def _records(pairs: Sequence[tuple[Method, Task]]) -> list[Record]:
@@ -188,7 +242,11 @@ def _records(pairs: Sequence[tuple[Method, Task]]) -> list[Record]:
 def _prepared(stack: Sequence[tuple[Method, Task]]) -> Evolution:
     """Tasks of one compiled form side by side, or the only one."""
     method, task = stack[0]
-    return method.prepare_stack(stack) if isinstance(method, Stackable) else method.prepare(task)
+    return (
+        method.prepare_stack(stack)
+        if isinstance(method, Stackable)
+        else method.prepare(task)
+    )
 
 
 def _cut(record: Record, low: int, high: int, points: int) -> Record:
@@ -198,16 +256,28 @@ def _cut(record: Record, low: int, high: int, points: int) -> Record:
         if x is None:
             return None
         own = x[low:high]
-        return np.concatenate([own, np.repeat(own[:, -1:], points - own.shape[1], axis=1)], axis=1)
+        return np.concatenate(
+            [own, np.repeat(own[:, -1:], points - own.shape[1], axis=1)], axis=1
+        )
 
     snapshot = type(record.snapshot)(*map(full, record.snapshot))
     extras = {
-        k: (dims, full(x)) if dims[:2] == ("seed", "time") else (dims, x) for k, (dims, x) in record.extras.items()
+        k: (dims, full(x)) if dims[:2] == ("seed", "time") else (dims, x)
+        for k, (dims, x) in record.extras.items()
     }
-    return Record(snapshot, record.outcome[low:high], record.stop[low:high], False, record.notes, extras)
+    return Record(
+        snapshot,
+        record.outcome[low:high],
+        record.stop[low:high],
+        False,
+        record.notes,
+        extras,
+    )
 
 
-def _risks(pairs: Sequence[tuple[Method, Task]], records: Sequence[Record]) -> list[tuple[np.ndarray, str]]:
+def _risks(
+    pairs: Sequence[tuple[Method, Task]], records: Sequence[Record]
+) -> list[tuple[np.ndarray, str]]:
     """Excess risks of all records, evaluated together where the problem is the same up to its noise."""
     same: dict[tuple[Problem, int], list[int]] = {}
     found: dict[int, tuple[np.ndarray, str]] = {}
@@ -216,16 +286,25 @@ def _risks(pairs: Sequence[tuple[Method, Task]], records: Sequence[Record]) -> l
         if known is not None:
             found[i] = known
         else:
-            same.setdefault((task.problem.replace(noise=0.0), len(task.points)), []).append(i)
+            same.setdefault(
+                (task.problem.replace(noise=0.0), len(task.points)), []
+            ).append(i)
     for (problem, points), members in same.items():
-        Q, M, a = (np.concatenate(x) for x in zip(*(records[i].snapshot[:3] for i in members), strict=True))
+        Q, M, a = (
+            np.concatenate(x)
+            for x in zip(*(records[i].snapshot[:3] for i in members), strict=True)
+        )
         values, rule = excess_risks(problem, Q, M, a, affordable=points)
-        parts = np.split(values, np.cumsum([len(records[i].snapshot.a) for i in members])[:-1])
+        parts = np.split(
+            values, np.cumsum([len(records[i].snapshot.a) for i in members])[:-1]
+        )
         found |= {i: (part, rule) for i, part in zip(members, parts, strict=True)}
     return [found[i] for i in range(len(pairs))]
 
 
-def _block(method: Method, task: Task, record: Record, risk: np.ndarray, reads: bool) -> Block:
+def _block(
+    method: Method, task: Task, record: Record, risk: np.ndarray, reads: bool
+) -> Block:
     unit = method.unit(task.algorithm)
     position = np.asarray(task.saved)
     along = task.clocks.coordinates(position, method.stepwise, unit)
@@ -236,8 +315,13 @@ def _block(method: Method, task: Task, record: Record, risk: np.ndarray, reads: 
         at, count = record.snapshot[:3], len(task.points)
         found = readings(task.problem, task.algorithm.loss, *at, risk, affordable=count)
         read = {name: x for name, (x, _) in found.items()}
-    kept = {name: x[:, task.hidden :] for name, x in {"risk": risk + irreducible(task.problem), **read}.items()}
-    M, a, excess = (x[:, task.hidden :] for x in (record.snapshot.M, record.snapshot.a, risk))
+    kept = {
+        name: x[:, task.hidden :]
+        for name, x in {"risk": risk + irreducible(task.problem), **read}.items()
+    }
+    M, a, excess = (
+        x[:, task.hidden :] for x in (record.snapshot.M, record.snapshot.a, risk)
+    )
     ends = {name: stops[name][0] for name in ("time", "step", "alpha")}
     outcome = scanned(record.outcome, record.snapshot, risk)
     return Block(M, a, kept.pop("risk"), excess, clocks, outcome, ends, kept)
@@ -246,24 +330,39 @@ def _block(method: Method, task: Task, record: Record, risk: np.ndarray, reads: 
 def _joined(parts: list[Values]) -> Values:
     if len(parts) == 1:
         return parts[0]
-    return {k: (dims, np.concatenate([part[k][1] for part in parts])) for k, (dims, _) in parts[0].items()}
+    return {
+        k: (dims, np.concatenate([part[k][1] for part in parts]))
+        for k, (dims, _) in parts[0].items()
+    }
 
 
 def _run(jobs: Sequence[Job], reduction: Reduction) -> list[Values]:
     """Reduced values of units; any failure is that of all."""
     each = [tasks_of(job, reduction.ends_only) for job in jobs]
-    pairs = [(job.method, task) for job, tasks in zip(jobs, each, strict=True) for task in tasks]
+    pairs = [
+        (job.method, task)
+        for job, tasks in zip(jobs, each, strict=True)
+        for task in tasks
+    ]
     records = _records(pairs)
     for (method, _), record in zip(pairs, records, strict=True):
         if (record.outcome == Outcome.MAX_STEPS).any():
             advice = Outcome.ADVICE[Outcome.MAX_STEPS]
             raise RunFailed(f"{type(method).__name__} stopped early: {advice}.")
     reduced: list[Values] = []
-    for (method, task), record, risk in zip(pairs, records, _risks(pairs, records), strict=True):
+    for (method, task), record, risk in zip(
+        pairs, records, _risks(pairs, records), strict=True
+    ):
         if reduction.of_block is not None:
-            reduced.append(reduction.of_block(_block(method, task, record, risk[0], reduction.reads)))
+            reduced.append(
+                reduction.of_block(
+                    _block(method, task, record, risk[0], reduction.reads)
+                )
+            )
         else:
-            reduced.append(reduction.of_datasets(to_dataset(task, method, record, risk)))
+            reduced.append(
+                reduction.of_datasets(to_dataset(task, method, record, risk))
+            )
     at, values = 0, []
     for tasks in each:
         values.append(_joined(reduced[at : at + len(tasks)]))
@@ -296,5 +395,9 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, InputError | RunFailed):
         return str(error)
     last = traceback.extract_tb(error.__traceback__)[-1:]
-    where = f" ({last[0].filename.rsplit('/', 1)[-1]}, line {last[0].lineno})" if last else ""
+    where = (
+        f" ({last[0].filename.rsplit('/', 1)[-1]}, line {last[0].lineno})"
+        if last
+        else ""
+    )
     return f"{type(error).__name__}: {' '.join(str(error).split())}{where}"

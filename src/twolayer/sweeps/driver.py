@@ -51,19 +51,38 @@ class Driver:
         outlines: Outlines,
         memory: int,
     ) -> None:
-        self.grid, self.reduction, self.table, self.store = grid, reduction, table, store
-        self.engine, self.reporter, self.outlines, self.memory = engine, reporter, outlines, memory
+        self.grid, self.reduction, self.table, self.store = (
+            grid,
+            reduction,
+            table,
+            store,
+        )
+        self.engine, self.reporter, self.outlines, self.memory = (
+            engine,
+            reporter,
+            outlines,
+            memory,
+        )
         self.progress = Progress(began=wall.monotonic())
         self._tried: set[tuple[Index, int]] = set()
 
     def run(self, needed: Mapping[Index, int]) -> None:
         """Compute the runs that are needed and not done; a unit that failed in this call is not tried again."""
-        units = [u for u in missing(self.table, needed) if (u.index, u.low) not in self._tried]
+        units = [
+            u
+            for u in missing(self.table, needed)
+            if (u.index, u.low) not in self._tried
+        ]
         blocks = len(missing(ResultTable(self.grid, max(needed.values())), needed))
         self.progress.total = blocks
-        self.progress.kept = blocks - len(units) - self.progress.done - self.progress.failed
+        self.progress.kept = (
+            blocks - len(units) - self.progress.done - self.progress.failed
+        )
         self.reporter.begin(self.progress)
-        pending = deque(CellBatch(b) for b in batches(units, self.outlines, self.engine.workers, self.memory))
+        pending = deque(
+            CellBatch(b)
+            for b in batches(units, self.outlines, self.engine.workers, self.memory)
+        )
         waiting: list[Unit] = []
         apart: deque[CellBatch] = deque()
         flying = 0
@@ -97,7 +116,9 @@ class Driver:
         mine: list[Unit] = []
         for unit in batch.units:
             (mine if self.store.claim(unit.index, unit.low) else waiting).append(unit)
-        self.store.load(self.table)  # another process may have finished some before it let go of them
+        self.store.load(
+            self.table
+        )  # another process may have finished some before it let go of them
         undone = []
         for unit in mine:
             if self.table.done[unit.index][unit.low : unit.high].all():
@@ -113,7 +134,9 @@ class Driver:
         assert self.store is not None
         wall.sleep(POLL)
         self.store.load(self.table)
-        left = [u for u in waiting if not self.table.done[u.index][u.low : u.high].all()]
+        left = [
+            u for u in waiting if not self.table.done[u.index][u.low : u.high].all()
+        ]
         self.progress.kept += len(waiting) - len(left)
         self.reporter.update(self.progress)
         free = []
@@ -122,20 +145,37 @@ class Driver:
                 self.store.release(unit.index, unit.low)
                 free.append(unit)
         if free:
-            pending.extend(CellBatch(b) for b in batches(free, self.outlines, self.engine.workers, self.memory))
+            pending.extend(
+                CellBatch(b)
+                for b in batches(free, self.outlines, self.engine.workers, self.memory)
+            )
         return [u for u in left if u not in free]
 
-    def _received(self, batch: CellBatch, future: Future[list[Result]]) -> list[CellBatch]:
+    def _received(
+        self, batch: CellBatch, future: Future[list[Result]]
+    ) -> list[CellBatch]:
         """Write what came back; what is to be sent again."""
         try:
             results = future.result()
         except Exception as error:
             if not self.engine.lost(error):
-                results = [Result(None, sentence(error), 0.0, made_with()) for _ in batch.units]
+                results = [
+                    Result(None, sentence(error), 0.0, made_with()) for _ in batch.units
+                ]
             elif batch.apart:
-                results = [Result(None, "The worker died while it ran this cell.", 0.0, made_with())]
+                results = [
+                    Result(
+                        None,
+                        "The worker died while it ran this cell.",
+                        0.0,
+                        made_with(),
+                    )
+                ]
             elif batch.lost + 1 >= LOSSES:
-                return [CellBatch([unit], batch.lost + 1, apart=True) for unit in batch.units]
+                return [
+                    CellBatch([unit], batch.lost + 1, apart=True)
+                    for unit in batch.units
+                ]
             else:
                 return [CellBatch(batch.units, batch.lost + 1)]
         self._accept(batch.units, results)
@@ -144,7 +184,9 @@ class Driver:
     def _accept(self, units: list[Unit], results: list[Result]) -> None:
         checked = [self._fitting(result) for result in results]
         if self.store is not None:
-            self.store.commit([(u.index, u.low, r) for u, r in zip(units, checked, strict=True)])
+            self.store.commit(
+                [(u.index, u.low, r) for u, r in zip(units, checked, strict=True)]
+            )
         for unit, result in zip(units, checked, strict=True):
             if result.values is None:
                 self.table.failures[unit.index, unit.low] = result.error or ""
@@ -155,7 +197,9 @@ class Driver:
                 self.progress.done += 1
             if self.store is not None:
                 self.store.release(unit.index, unit.low)
-            self.reporter.unit(str(self.grid.cell(unit.index)), unit.low, result.error, result.seconds)
+            self.reporter.unit(
+                str(self.grid.cell(unit.index)), unit.low, result.error, result.seconds
+            )
         self.reporter.update(self.progress)
 
     def _fitting(self, result: Result) -> Result:
@@ -164,14 +208,29 @@ class Driver:
             return result
         known = self.table.variables
         count = len(next(iter(result.values.values()))[1])
-        for name in (x for x in READINGS if x in known and x not in result.values):  # not defined in this cell
-            result.values[name] = known[name].dims, blank((count, *known[name].shape), known[name].dtype)
+        for name in (
+            x for x in READINGS if x in known and x not in result.values
+        ):  # not defined in this cell
+            result.values[name] = (
+                known[name].dims,
+                blank((count, *known[name].shape), known[name].dtype),
+            )
         why = fits(result.values, known) if known else None
         if why is not None:
-            return Result(None, f"The reduction must return the same variables for every cell, but {why}.", 0.0, {})
-        own = {k: Quantity(dims, x.shape[1:], x.dtype.str) for k, (dims, x) in result.values.items()}
+            return Result(
+                None,
+                f"The reduction must return the same variables for every cell, but {why}.",
+                0.0,
+                {},
+            )
+        own = {
+            k: Quantity(dims, x.shape[1:], x.dtype.str)
+            for k, (dims, x) in result.values.items()
+        }
         larger = not known or any(
-            n > size for k, v in own.items() for n, size in zip(v.shape, known[k].shape, strict=True)
+            n > size
+            for k, v in own.items()
+            for n, size in zip(v.shape, known[k].shape, strict=True)
         )
         if larger:
             self.table.allocate(own)

@@ -46,7 +46,13 @@ class Executor(Protocol):
     def remote(self) -> bool:
         """Whether batches leave this process."""
 
-    def submit(self, done: Done[Tag, Value], tag: Tag, function: Callable[..., Value], *arguments: object) -> None:
+    def submit(
+        self,
+        done: Done[Tag, Value],
+        tag: Tag,
+        function: Callable[..., Value],
+        *arguments: object,
+    ) -> None:
         """Start a call; when it ends, put (tag, future) into the queue."""
 
     def lost(self, error: BaseException) -> bool:
@@ -61,7 +67,13 @@ class Local:
 
     workers, remote = 1, False
 
-    def submit(self, done: Done[Tag, Value], tag: Tag, function: Callable[..., Value], *arguments: object) -> None:
+    def submit(
+        self,
+        done: Done[Tag, Value],
+        tag: Tag,
+        function: Callable[..., Value],
+        *arguments: object,
+    ) -> None:
         """Run it now."""
         future: concurrent.futures.Future[Value] = concurrent.futures.Future()
         try:
@@ -88,14 +100,22 @@ class Processes:
         self._pool: concurrent.futures.ProcessPoolExecutor | None = None
         self._sent: set[concurrent.futures.Future[Any]] = set()
 
-    def submit(self, done: Done[Tag, Value], tag: Tag, function: Callable[..., Value], *arguments: object) -> None:
+    def submit(
+        self,
+        done: Done[Tag, Value],
+        tag: Tag,
+        function: Callable[..., Value],
+        *arguments: object,
+    ) -> None:
         """Send it to the pool."""
         import multiprocessing
 
         for attempt in range(3):
             if self._pool is None:
                 context = multiprocessing.get_context("spawn")
-                self._pool = concurrent.futures.ProcessPoolExecutor(self.workers, context, _end_with_parent)
+                self._pool = concurrent.futures.ProcessPoolExecutor(
+                    self.workers, context, _end_with_parent
+                )
             try:
                 with _deaf():
                     future = self._pool.submit(function, *arguments)
@@ -169,7 +189,13 @@ class Submitter:
             return max(1, len(self._target.scheduler_info()["workers"]))
         return int(getattr(self._target, "_max_workers", None) or 1)
 
-    def submit(self, done: Done[Tag, Value], tag: Tag, function: Callable[..., Value], *arguments: object) -> None:
+    def submit(
+        self,
+        done: Done[Tag, Value],
+        tag: Tag,
+        function: Callable[..., Value],
+        *arguments: object,
+    ) -> None:
         """Send it."""
         options = {"pure": False} if self._is_dask else {}
         future = self._target.submit(function, *arguments, **options)
@@ -184,7 +210,12 @@ class Submitter:
                     "The Dask scheduler went away; cells that are in the store are safe: start it again and resume."
                 )
             wall.sleep(0.1)
-        return type(error).__name__ in ("KilledWorker", "FutureCancelledError", "CancelledError", "BrokenProcessPool")
+        return type(error).__name__ in (
+            "KilledWorker",
+            "FutureCancelledError",
+            "CancelledError",
+            "BrokenProcessPool",
+        )
 
     def close(self) -> None:
         """Disconnect, if the connection was ours."""
@@ -197,19 +228,27 @@ def _dask(address: str) -> Submitter:
     try:
         from distributed import Client
     except ImportError:
-        raise InputError("A Dask cluster needs the package distributed: pip install 'twolayer[cluster]'.") from None
+        raise InputError(
+            "A Dask cluster needs the package distributed: pip install 'twolayer[cluster]'."
+        ) from None
     parts = urlsplit(address)
     try:
         host, port = parts.hostname, parts.port or 8786
     except ValueError:
         host = None
     if not host:
-        raise InputError(f"Argument `executor` must be dask://HOST:PORT, but got {address!r}.")
+        raise InputError(
+            f"Argument `executor` must be dask://HOST:PORT, but got {address!r}."
+        )
     try:  # a plain connection tells within seconds whether anybody listens, before a client begins to retry
         socket.create_connection((host, port), timeout=PATIENCE / 2).close()
-        client: Any = Client(f"tcp://{host}:{port}", timeout=PATIENCE / 2, set_as_default=False)  # type: ignore[no-untyped-call]
+        client: Any = Client(
+            f"tcp://{host}:{port}", timeout=PATIENCE / 2, set_as_default=False
+        )  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError) as error:
-        raise InputError(f"No Dask scheduler answers at {address!r} ({error or type(error).__name__}).") from None
+        raise InputError(
+            f"No Dask scheduler answers at {address!r} ({error or type(error).__name__})."
+        ) from None
     return Submitter(client, owned=True)
 
 
@@ -224,7 +263,11 @@ def engine_for(executor: object) -> Executor:
     if hasattr(executor, "submit"):
         return Submitter(executor)
     if not isinstance(executor, str):
-        reject("executor", executor, "'local', 'processes', 'processes:N', 'dask://HOST:PORT' or an object with submit")
+        reject(
+            "executor",
+            executor,
+            "'local', 'processes', 'processes:N', 'dask://HOST:PORT' or an object with submit",
+        )
     if executor == "local":
         return Local()
     if executor.startswith("dask://"):
@@ -232,7 +275,15 @@ def engine_for(executor: object) -> Executor:
     name, _, count = executor.partition(":")
     if name == "processes":
         if not count:
-            return Processes(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+            return Processes(
+                len(os.sched_getaffinity(0))
+                if hasattr(os, "sched_getaffinity")
+                else os.cpu_count() or 1
+            )
         if count.isdigit():
             return Processes(positive_integer("executor", int(count)))
-    reject("executor", executor, "'local', 'processes', 'processes:N' or 'dask://HOST:PORT'")
+    reject(
+        "executor",
+        executor,
+        "'local', 'processes', 'processes:N' or 'dask://HOST:PORT'",
+    )

@@ -54,11 +54,19 @@ class StoredGrid:
 
     def cell(self, index: Index) -> _Cell:
         """Key and seed of a cell, by the same rule as a `Grid`'s."""
-        values = {key: axis[i] for (key, axis), i in zip(self.axes.items(), index, strict=True)}
+        values = {
+            key: axis[i]
+            for (key, axis), i in zip(self.axes.items(), index, strict=True)
+        }
         run = self.description["run"]
         seed = int(values.get("run.seed", run.get("seed", 0)))
         if run["streams"] == "independent":
-            seed = int(digest([seed, {key: unmarked(key, value) for key, value in values.items()}])[:16], 16)
+            seed = int(
+                digest(
+                    [seed, {key: unmarked(key, value) for key, value in values.items()}]
+                )[:16],
+                16,
+            )
         return _Cell(digest([self.hash, values]), seed)
 
     def labels(self) -> dict[str, list[Any]]:
@@ -75,7 +83,10 @@ class StoredGrid:
         for key, axis in self.axes.items():
             plain = [unmarked(key, v) for v in axis]
             # a function that was another one before stands there twice, each with its fingerprint
-            shown = [p if plain.count(p) == 1 else v for p, v in zip(plain, axis, strict=True)]
+            shown = [
+                p if plain.count(p) == 1 else v
+                for p, v in zip(plain, axis, strict=True)
+            ]
             whole = all(isinstance(v, float) and v == int(v) for v in axis)
             found[key] = [label(v, whole) for v in shown]
         return found
@@ -94,7 +105,10 @@ def load_sweep(path: str | os.PathLike[str]) -> xr.Dataset:
     --------
     >>> import tempfile
     >>> import twolayer as tl
-    >>> file, task = f"{tempfile.mkdtemp()}/s.zarr", (tl.Problem("z1", "linear"), tl.SGD(lr="0.5/d"), tl.Chain(20))
+    >>> file, task = (
+    ...     f"{tempfile.mkdtemp()}/s.zarr",
+    ...     (tl.Problem("z1", "linear"), tl.SGD(lr="0.5/d"), tl.Chain(20)),
+    ... )
     >>> done = tl.sweep(*task, {"method.dim": [20, 40]}, steps=4, seeds=2, store=file)
     >>> load_sweep(file).risk.equals(done.risk)
     True
@@ -115,7 +129,9 @@ def _papers(grid: StoredGrid) -> tuple[str, ...]:
 
 
 @float64
-def merge_sweeps(into: str | os.PathLike[str], *stores: str | os.PathLike[str]) -> xr.Dataset:
+def merge_sweeps(
+    into: str | os.PathLike[str], *stores: str | os.PathLike[str]
+) -> xr.Dataset:
     """Copy the finished runs of stores of the same sweep into one, which is made if it does not exist.
 
     The stores may cover different cells and seeds. What ``into`` holds already is kept as it is.
@@ -131,10 +147,21 @@ def merge_sweeps(into: str | os.PathLike[str], *stores: str | os.PathLike[str]) 
     --------
     >>> import tempfile
     >>> import twolayer as tl
-    >>> folder, task = tempfile.mkdtemp(), (tl.Problem("z1", "linear"), tl.SGD(lr="0.5/d"), tl.Chain(20))
+    >>> folder, task = (
+    ...     tempfile.mkdtemp(),
+    ...     (tl.Problem("z1", "linear"), tl.SGD(lr="0.5/d"), tl.Chain(20)),
+    ... )
     >>> for name in ("a", "b"):  # as on two machines
-    ...     done = tl.sweep(*task, {"method.dim": [20, 40]}, steps=4, seeds=2, store=f"{folder}/{name}.zarr")
-    >>> merge_sweeps(f"{folder}/all.zarr", f"{folder}/a.zarr", f"{folder}/b.zarr").sizes["method.dim"]
+    ...     done = tl.sweep(
+    ...         *task,
+    ...         {"method.dim": [20, 40]},
+    ...         steps=4,
+    ...         seeds=2,
+    ...         store=f"{folder}/{name}.zarr",
+    ...     )
+    >>> merge_sweeps(
+    ...     f"{folder}/all.zarr", f"{folder}/a.zarr", f"{folder}/b.zarr"
+    ... ).sizes["method.dim"]
     2
     """
     if not stores:
@@ -147,19 +174,25 @@ def merge_sweeps(into: str | os.PathLike[str], *stores: str | os.PathLike[str]) 
 
 
 def _merged(
-    into: str | os.PathLike[str], stores: tuple[str | os.PathLike[str], ...], headers: dict[str, Json]
+    into: str | os.PathLike[str],
+    stores: tuple[str | os.PathLike[str], ...],
+    headers: dict[str, Json],
 ) -> xr.Dataset:
     names, known = list(headers), list(headers.values())
     for name, header in headers.items():
         if header["hash"] != known[0]["hash"]:
-            raise InputError(f"The stores must hold the same sweep, but {names[0]!r} and {name!r} differ.")
+            raise InputError(
+                f"The stores must hold the same sweep, but {names[0]!r} and {name!r} differ."
+            )
     grid = StoredGrid(*known)
     Store.check(into, grid, resume=True)
     target, table = Store.open(into, grid, grid.seeds), ResultTable(grid, grid.seeds)
     try:
         for path in (x for x in stores if Path(x).resolve() != Path(into).resolve()):
             source = Store(path, grid)
-            target.allocate({name: variable for name, (variable, _) in source.variables.items()})
+            target.allocate(
+                {name: variable for name, (variable, _) in source.variables.items()}
+            )
             target.load(table)
             _copy(source, target, table)
             source.close()
@@ -173,7 +206,9 @@ def _copy(source: Store, target: Store, table: ResultTable) -> None:
     """Bring the runs of a store that a table lacks into another store."""
     table.allocate({name: variable for name, (variable, _) in source.variables.items()})
     for index, unit, made_with in source.units(source.journal()):
-        values = None if "error" in unit else source.values_of(tuple(unit["place"]), unit)
+        values = (
+            None if "error" in unit else source.values_of(tuple(unit["place"]), unit)
+        )
         if values is None:
             continue
         low = unit["low"]
@@ -181,7 +216,17 @@ def _copy(source: Store, target: Store, table: ResultTable) -> None:
         for part in np.split(absent, np.flatnonzero(np.diff(absent) > 1) + 1):
             if len(part) and target.claim(index, low):
                 cut = slice(int(part[0]), int(part[-1]) + 1)
-                own = {name: (dims, array[cut]) for name, (dims, array) in values.items()}
-                target.commit([(index, low + cut.start, Result(own, None, unit["seconds"], made_with))])
+                own = {
+                    name: (dims, array[cut]) for name, (dims, array) in values.items()
+                }
+                target.commit(
+                    [
+                        (
+                            index,
+                            low + cut.start,
+                            Result(own, None, unit["seconds"], made_with),
+                        )
+                    ]
+                )
                 table.write(index, low + cut.start, own)
                 target.release(index, low)

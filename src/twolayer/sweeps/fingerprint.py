@@ -27,8 +27,10 @@ def fingerprint(function: Callable[..., object]) -> str:
 
     Examples
     --------
-    >>> def doubled(x): return 2 * x
-    >>> def tripled(x): return 3 * x
+    >>> def doubled(x):
+    ...     return 2 * x
+    >>> def tripled(x):
+    ...     return 3 * x
     >>> fingerprint(doubled) == fingerprint(tripled)
     False
     """
@@ -37,11 +39,19 @@ def fingerprint(function: Callable[..., object]) -> str:
     try:
         text = inspect.getsource(plain)
     except (OSError, TypeError):
-        text = repr((code.co_code, code.co_consts, code.co_names)) if code else repr(plain)
-    with contextlib.suppress(TypeError, ValueError):  # no Python function, or one still being defined
+        text = (
+            repr((code.co_code, code.co_consts, code.co_names)) if code else repr(plain)
+        )
+    with contextlib.suppress(
+        TypeError, ValueError
+    ):  # no Python function, or one still being defined
         outer = inspect.getclosurevars(plain)
         values = {**outer.globals, **outer.nonlocals}
-        text += repr(sorted((k, v) for k, v in values.items() if isinstance(v, int | float | str)))
+        text += repr(
+            sorted(
+                (k, v) for k, v in values.items() if isinstance(v, int | float | str)
+            )
+        )
     return f"{zlib.crc32(text.encode()):08x}"
 
 
@@ -58,11 +68,17 @@ def fingerprint_of(key: str, value: Any) -> str | None:
         return fingerprint(loss.residual) if loss.registered else None
     if key == "algorithm.rule":
         rule = Rule.of(value)
-        return fingerprint(rule.push) if rule is not None and rule.registered and rule.push is not None else None
+        return (
+            fingerprint(rule.push)
+            if rule is not None and rule.registered and rule.push is not None
+            else None
+        )
     sigma = None
     if key == "problem.activation":
         sigma = Activation.of(value)
     elif key == "problem.target" and isinstance(value, Target | dict):
         ridge = Target.of(value).ridge
         sigma = None if ridge is None else ridge.activation
-    return fingerprint(sigma.function) if sigma is not None and sigma.registered else None
+    return (
+        fingerprint(sigma.function) if sigma is not None and sigma.registered else None
+    )

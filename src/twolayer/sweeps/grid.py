@@ -24,7 +24,14 @@ import numpy as np
 
 from twolayer.numerics import random
 from twolayer.numerics.arguments import End, Json, Options, Save
-from twolayer.numerics.errors import InputError, choice, closest, positive_integer, reject, require
+from twolayer.numerics.errors import (
+    InputError,
+    choice,
+    closest,
+    positive_integer,
+    reject,
+    require,
+)
 from twolayer.running.dataset import describe_problem
 from twolayer.sweeps.fingerprint import fingerprint_of
 from twolayer.task.algorithm import SGD
@@ -40,7 +47,15 @@ LAWS = ("sphere", "hemisphere", "gaussian")
 STREAMS = ("independent", "common")
 ENDS = ("time", "steps", "alpha")
 FUNCTIONS = ("problem.activation", "problem.target", "algorithm.loss", "algorithm.rule")
-RUN_KEYS = ("dim", *ENDS, "save", "seed", "until.quantity", "until.value", "until.relative")
+RUN_KEYS = (
+    "dim",
+    *ENDS,
+    "save",
+    "seed",
+    "until.quantity",
+    "until.value",
+    "until.relative",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,10 +76,21 @@ class Run:
         """As plain values; a given start by a hash of its numbers."""
         start = self.start
         if isinstance(start, Overlaps):
-            arrays = [start.Q, start.M, start.P] + ([] if start.a is None else [np.asarray(start.a)])
-            start = digest([[list(x.shape), x.ravel().tolist()] for x in arrays] + [start.dim])
-        plain = {name: _plain(getattr(self, name)) for name in (*ENDS, "save", "dim", "streams")}
-        until = {} if self.until is None else {f"until.{k}": v for k, v in dataclasses.asdict(self.until).items()}
+            arrays = [start.Q, start.M, start.P] + (
+                [] if start.a is None else [np.asarray(start.a)]
+            )
+            start = digest(
+                [[list(x.shape), x.ravel().tolist()] for x in arrays] + [start.dim]
+            )
+        plain = {
+            name: _plain(getattr(self, name))
+            for name in (*ENDS, "save", "dim", "streams")
+        }
+        until = (
+            {}
+            if self.until is None
+            else {f"until.{k}": v for k, v in dataclasses.asdict(self.until).items()}
+        )
         return {**plain, **until, "seed": int(self.seed), "start": start}
 
 
@@ -112,7 +138,11 @@ def digest(value: object) -> str:
     try:
         text = json.dumps(value, sort_keys=True)
     except (TypeError, ValueError):
-        reject("over", value, "numbers, words and lists, and so are the arguments of the run")
+        reject(
+            "over",
+            value,
+            "numbers, words and lists, and so are the arguments of the run",
+        )
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -125,7 +155,10 @@ def _kind(value: object) -> str:
         "lists": list | tuple | np.ndarray,
         "tables": dict,
     }
-    return next((name for name, types in kinds.items() if isinstance(value, types)), type(value).__name__)
+    return next(
+        (name for name, types in kinds.items() if isinstance(value, types)),
+        type(value).__name__,
+    )
 
 
 def _axis(key: str, values: object) -> list[Any]:
@@ -136,13 +169,22 @@ def _axis(key: str, values: object) -> list[Any]:
     require(len(listed) > 0, f"over[{key!r}]", listed, "a list of at least one value")
     kinds = {_kind(v) for v in listed}
     known = kinds <= {"booleans", "numbers", "texts", "laws", "lists", "tables"}
-    require(known, f"over[{key!r}]", listed, "a list of numbers, texts, scaling laws, lists or tables")
+    require(
+        known,
+        f"over[{key!r}]",
+        listed,
+        "a list of numbers, texts, scaling laws, lists or tables",
+    )
     if len(kinds) > 1:
-        raise InputError(f"The axis `{key}` must hold values of one type, but mixes {' and '.join(sorted(kinds))}.")
+        raise InputError(
+            f"The axis `{key}` must hold values of one type, but mixes {' and '.join(sorted(kinds))}."
+        )
     texts = [text_of(v) for v in listed]
     for i, text in enumerate(texts):
         if text in texts[:i]:
-            raise InputError(f"The axis `{key}` must hold different values, but {text} occurs twice.")
+            raise InputError(
+                f"The axis `{key}` must hold different values, but {text} occurs twice."
+            )
     return listed
 
 
@@ -174,8 +216,14 @@ class Grid:
     Examples
     --------
     >>> from twolayer.methods.chain import Chain
-    >>> grid = Grid(Problem("He2(z1)", "He2"), SGD(lr="0.1/d"), Chain(100), Run(time=1.0),
-    ...             {"algorithm.lr": ["0.05/d", "0.1/d"], "method.dim": [100, 200, 400]}, "final")
+    >>> grid = Grid(
+    ...     Problem("He2(z1)", "He2"),
+    ...     SGD(lr="0.1/d"),
+    ...     Chain(100),
+    ...     Run(time=1.0),
+    ...     {"algorithm.lr": ["0.05/d", "0.1/d"], "method.dim": [100, 200, 400]},
+    ...     "final",
+    ... )
     >>> grid.shape, str(grid.cell((1, 2)))
     ((2, 3), 'algorithm.lr = 0.1/d, method.dim = 400')
     """
@@ -190,15 +238,26 @@ class Grid:
         reduction: str,
     ) -> None:
         if not isinstance(over, Mapping) or not over:
-            reject("over", over, "a table of swept keys and their values, such as {'algorithm.lr': ['0.1/d']}")
-        self.problem, self.algorithm, self.method, self.run = problem, algorithm, method, run
+            reject(
+                "over",
+                over,
+                "a table of swept keys and their values, such as {'algorithm.lr': ['0.1/d']}",
+            )
+        self.problem, self.algorithm, self.method, self.run = (
+            problem,
+            algorithm,
+            method,
+            run,
+        )
         known = self.keys()
         for key in over:
             if key not in known:
                 hint = closest(str(key), known) or "; keys are " + ", ".join(known)
                 raise InputError(f"Unknown swept key {key!r}{hint}.")
         if "method.dim" in over and "run.dim" in over:
-            raise InputError("Sweep either `method.dim` or `run.dim`, which also sets the dimension of random starts.")
+            raise InputError(
+                "Sweep either `method.dim` or `run.dim`, which also sets the dimension of random starts."
+            )
         if len({f"run.{name}" for name in ENDS} & set(over)) > 1:
             raise InputError("Sweep one of `run.time`, `run.steps` and `run.alpha`.")
         choice("streams", run.streams, STREAMS)
@@ -209,15 +268,32 @@ class Grid:
         self.description = self._describe(reduction)
         self.hash = digest(self.description)
         self._parts: dict[str, Problem | SGD | Method | Run] = {}
-        for index in self:  # every cell is made once now: bad values are told before any work
+        for (
+            index
+        ) in self:  # every cell is made once now: bad values are told before any work
             self.cell(index)
-        self.names = {key: [_name(key, value) for value in axis] for key, axis in self.axes.items()}
+        self.names = {
+            key: [_name(key, value) for value in axis]
+            for key, axis in self.axes.items()
+        }
 
     def keys(self) -> list[str]:
         """All keys that can be swept."""
-        parts: Options = {"problem": self.problem, "algorithm": self.algorithm, "method": self.method}
-        keys = [f"{name}.{f.name}" for name, part in parts.items() for f in dataclasses.fields(part)]
-        keys += [f"problem.inputs.{name}" for name in self.problem.inputs.describe() if name != "kind"]
+        parts: Options = {
+            "problem": self.problem,
+            "algorithm": self.algorithm,
+            "method": self.method,
+        }
+        keys = [
+            f"{name}.{f.name}"
+            for name, part in parts.items()
+            for f in dataclasses.fields(part)
+        ]
+        keys += [
+            f"problem.inputs.{name}"
+            for name in self.problem.inputs.describe()
+            if name != "kind"
+        ]
         return keys + [f"run.{name}" for name in RUN_KEYS]
 
     def __iter__(self) -> Iterator[tuple[int, ...]]:
@@ -237,7 +313,11 @@ class Grid:
             swept |= ends
         described = describe_problem(self.problem)
         if "inputs" in described:
-            own = {k: v for k, v in described["inputs"].items() if f"problem.inputs.{k}" not in swept}
+            own = {
+                k: v
+                for k, v in described["inputs"].items()
+                if f"problem.inputs.{k}" not in swept
+            }
             described["inputs"] = own
         whole = {
             "problem": described,
@@ -245,20 +325,38 @@ class Grid:
             "method": self.method.describe(),
             "run": self.run.describe(),
         }
-        fixed = {part: {k: v for k, v in table.items() if f"{part}.{k}" not in swept} for part, table in whole.items()}
+        fixed = {
+            part: {k: v for k, v in table.items() if f"{part}.{k}" not in swept}
+            for part, table in whole.items()
+        }
         fixed_functions = [key for key in FUNCTIONS if key not in swept]
-        marks = {key: fingerprint_of(key, attrgetter(key)(self)) for key in fixed_functions}
+        marks = {
+            key: fingerprint_of(key, attrgetter(key)(self)) for key in fixed_functions
+        }
         functions = {key: mark for key, mark in marks.items() if mark is not None}
         if functions:
             fixed["functions"] = functions
-        return {"format": FORMAT, **fixed, "swept": sorted(self.axes), "reduce": reduction, "random": random.NAME}
+        return {
+            "format": FORMAT,
+            **fixed,
+            "swept": sorted(self.axes),
+            "reduce": reduction,
+            "random": random.NAME,
+        }
 
     def cell(self, index: tuple[int, ...]) -> Cell:
         """The cell at an index; parts that cells share are made once."""
-        values = {key: axis[i] for (key, axis), i in zip(self.axes.items(), index, strict=True)}
+        values = {
+            key: axis[i]
+            for (key, axis), i in zip(self.axes.items(), index, strict=True)
+        }
         made: Options = {}
         for part in ("problem", "algorithm", "method", "run"):
-            own = {k.removeprefix(f"{part}."): v for k, v in values.items() if k.startswith(f"{part}.")}
+            own = {
+                k.removeprefix(f"{part}."): v
+                for k, v in values.items()
+                if k.startswith(f"{part}.")
+            }
             if part == "method" and "run.dim" in values and hasattr(self.method, "dim"):
                 own["dim"] = values["run.dim"]
             name = part + text_of(own)
@@ -280,11 +378,17 @@ class Grid:
         if part == "run":
             if not own:
                 return self.run
-            until = {k.removeprefix("until."): own.pop(k) for k in list(own) if k.startswith("until.")}
+            until = {
+                k.removeprefix("until."): own.pop(k)
+                for k in list(own)
+                if k.startswith("until.")
+            }
             if until:
                 if self.run.until is None and set(until) < {"quantity", "value"}:
                     raise InputError("the sweep needs `until` to change it.")
-                base = {} if self.run.until is None else dataclasses.asdict(self.run.until)
+                base = (
+                    {} if self.run.until is None else dataclasses.asdict(self.run.until)
+                )
                 own["until"] = Until(**{**base, **until})
             if "dim" in own:
                 own["dim"] = positive_integer("dim", own["dim"])
@@ -294,7 +398,11 @@ class Grid:
         if part == "method":
             return dataclasses.replace(self.method, **own) if own else self.method
         base = getattr(self, part)
-        inner = {k.removeprefix("inputs."): own.pop(k) for k in list(own) if k.startswith("inputs.")}
+        inner = {
+            k.removeprefix("inputs."): own.pop(k)
+            for k in list(own)
+            if k.startswith("inputs.")
+        }
         if inner:
             own["inputs"] = base.inputs.replace(**inner)
         return base.replace(**own) if own else base

@@ -27,7 +27,9 @@ def locks_module() -> ModuleType:
     try:
         import fcntl
     except ImportError:
-        raise InputError("A store needs POSIX file locks, which this system does not have.") from None
+        raise InputError(
+            "A store needs POSIX file locks, which this system does not have."
+        ) from None
     return fcntl
 
 

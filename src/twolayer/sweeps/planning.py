@@ -109,7 +109,9 @@ class Outlines:
                     algorithm.geometry,
                 )
                 code = (type(method), *parts) if key is None else (type(method), key)
-                self._known[index] = CompiledForm(key, *costs, code, method.compilation(task))
+                self._known[index] = CompiledForm(
+                    key, *costs, code, method.compilation(task)
+                )
             except InputError:  # the cell will fail when it is run, and say why
                 self._known[index] = CompiledForm(None, 0.0, 0, 2)
         return self._known[index]
@@ -119,7 +121,9 @@ class Outlines:
         cells = [self.grid.cell(index) for index in self.grid]
         p, k = max(c.problem.p for c in cells), max(c.problem.k for c in cells)
         points = max(self[index].points for index in self.grid)
-        read = {name for c in cells for name in reading_names(c.problem, c.algorithm.loss)}
+        read = {
+            name for c in cells for name in reading_names(c.problem, c.algorithm.loss)
+        }
         return self.reduction.template(p, k, points, sorted(read, reverse=True))
 
 
@@ -128,22 +132,35 @@ def missing(table: ResultTable, needed: Mapping[Index, int]) -> list[Unit]:
     units = []
     for index, seeds in needed.items():
         absent = np.flatnonzero(~table.done[index][:seeds])
-        breaks = np.flatnonzero((np.diff(absent) > 1) | (np.diff(absent // SEED_BLOCK) > 0)) + 1
+        breaks = (
+            np.flatnonzero((np.diff(absent) > 1) | (np.diff(absent // SEED_BLOCK) > 0))
+            + 1
+        )
         for part in np.split(absent, breaks):
             if len(part):
                 units.append(Unit(index, int(part[0]), int(part[-1]) + 1))
     return units
 
 
-def batches(units: Iterable[Unit], outlines: Outlines, workers: int, memory: int) -> list[list[Unit]]:
+def batches(
+    units: Iterable[Unit], outlines: Outlines, workers: int, memory: int
+) -> list[list[Unit]]:
     """Units in batches that can run side by side, the longest first."""
     alike: dict[Hashable, list[Unit]] = defaultdict(list)
     for unit in units:
         form = outlines[unit.index]
         alike[form.key if form.key is not None else "alone"].append(unit)
     found: list[tuple[float, list[Unit]]] = []
-    total = sum((u.high - u.low) * outlines[u.index].seconds for group in alike.values() for u in group)
-    share = min(BATCH_SECONDS, max(total / (SHARES * workers), 0.05)) if workers > 1 else BATCH_SECONDS
+    total = sum(
+        (u.high - u.low) * outlines[u.index].seconds
+        for group in alike.values()
+        for u in group
+    )
+    share = (
+        min(BATCH_SECONDS, max(total / (SHARES * workers), 0.05))
+        if workers > 1
+        else BATCH_SECONDS
+    )
     for group in alike.values():
         group.sort(key=lambda u: (-outlines[u.index].seconds, u))
         batch: list[Unit] = []
@@ -151,7 +168,11 @@ def batches(units: Iterable[Unit], outlines: Outlines, workers: int, memory: int
         for unit in group:
             form, runs = outlines[unit.index], unit.high - unit.low
             more_seconds, more_size = runs * form.seconds, runs * form.bytes
-            full = seconds + more_seconds > share or size + more_size > memory or len(batch) >= BATCH_UNITS
+            full = (
+                seconds + more_seconds > share
+                or size + more_size > memory
+                or len(batch) >= BATCH_UNITS
+            )
             if batch and full:
                 found.append((seconds, batch))
                 batch, seconds, size = [], 0.0, 0
@@ -162,22 +183,32 @@ def batches(units: Iterable[Unit], outlines: Outlines, workers: int, memory: int
     return [batch for _, batch in found]
 
 
-def plan_of(table: ResultTable, outlines: Outlines, seeds: int, workers: int, memory: int) -> SweepPlan:
+def plan_of(
+    table: ResultTable, outlines: Outlines, seeds: int, workers: int, memory: int
+) -> SweepPlan:
     """What the missing runs will take."""
     grid = outlines.grid
     units = missing(table, dict.fromkeys(grid, seeds))
     cut = batches(units, outlines, workers, memory)
     weight = {
-        name: np.dtype(v.dtype).itemsize * int(np.prod(v.shape)) for name, v in (outlines.template() or {}).items()
+        name: np.dtype(v.dtype).itemsize * int(np.prod(v.shape))
+        for name, v in (outlines.template() or {}).items()
     }
     results = len(grid) * seeds * sum(weight.values())
-    largest = max((sum((u.high - u.low) * outlines[u.index].bytes for u in batch) for batch in cut), default=0)
+    largest = max(
+        (
+            sum((u.high - u.low) * outlines[u.index].bytes for u in batch)
+            for batch in cut
+        ),
+        default=0,
+    )
     codes = {form.code: form.compilation for form in (outlines[u.index] for u in units)}
     return SweepPlan(
         len(grid),
         len(grid) * seeds,
         int(table.done[..., :seeds].sum()),
         len(cut),
-        sum((u.high - u.low) * outlines[u.index].seconds + UNIT_SECONDS for u in units) + sum(codes.values()),
+        sum((u.high - u.low) * outlines[u.index].seconds + UNIT_SECONDS for u in units)
+        + sum(codes.values()),
         results + largest,
     )

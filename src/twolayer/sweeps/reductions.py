@@ -98,7 +98,10 @@ def _exit_time(block: Block) -> Values:
 
 def _trajectory(block: Block) -> Values:
     n = len(block.M)
-    clocks = {name: (("save_point",), np.repeat(x[None], n, axis=0)) for name, x in block.clocks.items()}
+    clocks = {
+        name: (("save_point",), np.repeat(x[None], n, axis=0))
+        for name, x in block.clocks.items()
+    }
     return {
         "risk": (("save_point",), block.risk),
         "excess_risk": (("save_point",), block.excess_risk),
@@ -118,12 +121,16 @@ class Reduction:
     name: str  # what the description of a sweep records
     of_block: Callable[[Block], Values] | None = None
     of_run: Callable[[xr.Dataset], object] | None = None
-    main: str | None = None  # the variable whose standard error `target_se` means when it is a number
+    main: str | None = (
+        None  # the variable whose standard error `target_se` means when it is a number
+    )
     ends_only: bool = False  # the save points between start and end are not looked at
     importable: bool = True  # other processes can find it by its name
     reads: bool = True  # mean loss and classification error are looked at
 
-    def template(self, p: int, k: int, points: int, read: Sequence[str] = ()) -> dict[str, Quantity] | None:
+    def template(
+        self, p: int, k: int, points: int, read: Sequence[str] = ()
+    ) -> dict[str, Quantity] | None:
         """What the reduction yields, if that is known beforehand; ``read`` are the names of further readings."""
         if self.of_block is None:
             return None
@@ -132,19 +139,39 @@ class Reduction:
         clocks = {name: np.zeros(n) for name in CLOCKS}
         outcome = np.array([Outcome.OK])
         stops, others = dict.fromkeys(CLOCKS, one), dict.fromkeys(read, zero)
-        blank = Block(np.zeros((1, n, p, k)), np.zeros((1, n, p)), zero, zero, clocks, outcome, stops, others)
+        blank = Block(
+            np.zeros((1, n, p, k)),
+            np.zeros((1, n, p)),
+            zero,
+            zero,
+            clocks,
+            outcome,
+            stops,
+            others,
+        )
         values = self.of_block(blank)
-        return {name: Quantity(dims, x.shape[1:], x.dtype.newbyteorder("<").str) for name, (dims, x) in values.items()}
+        return {
+            name: Quantity(dims, x.shape[1:], x.dtype.newbyteorder("<").str)
+            for name, (dims, x) in values.items()
+        }
 
     def of_datasets(self, dataset: xr.Dataset) -> Values:
         """A function of the user's, applied to one run after the other."""
         assert self.of_run is not None
-        runs = [_checked(self.of_run(dataset.isel(seed=r)), self.name) for r in range(dataset.sizes["seed"])]
+        runs = [
+            _checked(self.of_run(dataset.isel(seed=r)), self.name)
+            for r in range(dataset.sizes["seed"])
+        ]
         first = runs[0]
         for run in runs[1:]:
             if {k: v[0] for k, v in run.items()} != {k: v[0] for k, v in first.items()}:
-                raise InputError(f"The reduction {self.name} must return the same variables for every run.")
-        return {name: (first[name][0], np.stack([run[name][1] for run in runs])) for name in first}
+                raise InputError(
+                    f"The reduction {self.name} must return the same variables for every run."
+                )
+        return {
+            name: (first[name][0], np.stack([run[name][1] for run in runs]))
+            for name in first
+        }
 
 
 def _checked(result: object, name: str) -> Values:
@@ -153,26 +180,37 @@ def _checked(result: object, name: str) -> Values:
         result = result.to_dataset(name=result.name or "value")
     items: object = result.data_vars if isinstance(result, xr.Dataset) else result
     if not isinstance(items, Mapping) or not items:
-        raise InputError(f"The reduction {name} must return a Dataset or a table of numbers, but gave {result!r:.60}.")
+        raise InputError(
+            f"The reduction {name} must return a Dataset or a table of numbers, but gave {result!r:.60}."
+        )
     values: Values = {}
     for key, value in items.items():
-        dims = tuple(str(d) for d in value.dims) if isinstance(value, xr.DataArray) else ()
+        dims = (
+            tuple(str(d) for d in value.dims) if isinstance(value, xr.DataArray) else ()
+        )
         array = np.asarray(value)
         if array.dtype.kind not in "bif" or array.ndim != len(dims):
-            raise InputError(f"The reduction {name} must return numbers, but `{key}` is {value!r:.60}.")
+            raise InputError(
+                f"The reduction {name} must return numbers, but `{key}` is {value!r:.60}."
+            )
         values[str(key)] = (dims, array.astype("<f8"))
     return values
 
 
 NAMED = {
     "final": Reduction("final", _final, main="excess_risk", ends_only=True),
-    "exit_time": Reduction("exit_time", _exit_time, main="exit_time", ends_only=True, reads=False),
+    "exit_time": Reduction(
+        "exit_time", _exit_time, main="exit_time", ends_only=True, reads=False
+    ),
     "trajectory": Reduction("trajectory", _trajectory),
 }
 
 
 def _importable(function: object) -> bool:
-    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    module, name = (
+        getattr(function, "__module__", None),
+        getattr(function, "__qualname__", ""),
+    )
     if module in (None, "__main__") or "<" in name:
         return False
     try:

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-__all__ = ["Events", "Progress", "Quiet", "Reporter", "Screen", "SweepLines", "reporter_for"]
+__all__ = [
+    "Events",
+    "Progress",
+    "Quiet",
+    "Reporter",
+    "Screen",
+    "SweepLines",
+    "reporter_for",
+]
 
 
 @dataclass
@@ -38,20 +46,32 @@ class Progress:
     def left(self) -> float | None:
         """Seconds to go, once that can be told."""
         rate = self.rate
-        return (self.total - self.kept - self.done - self.failed) / rate if rate > 0 else None
+        return (
+            (self.total - self.kept - self.done - self.failed) / rate
+            if rate > 0
+            else None
+        )
 
     def summary(self) -> Json:
         """As plain values."""
         left = self.left
         counts = {k: v for k, v in asdict(self).items() if k != "began"}
-        return {**counts, "per_second": round(self.rate, 3), "left_s": None if left is None else round(left, 1)}
+        return {
+            **counts,
+            "per_second": round(self.rate, 3),
+            "left_s": None if left is None else round(left, 1),
+        }
 
 
 def _clock(seconds: float | None) -> str:
     if seconds is None:
         return "–"
     minutes, rest = divmod(int(seconds + 0.5), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
+    return (
+        f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+        if minutes >= 60
+        else f"{minutes}:{rest:02d}"
+    )
 
 
 class Reporter(Protocol):
@@ -132,7 +152,9 @@ class Events(Quiet):
 
     def emit(self, event: str, **values: object) -> None:
         """One object."""
-        self.stream.write(json.dumps({"event": event, **values}, ensure_ascii=False) + "\n")
+        self.stream.write(
+            json.dumps({"event": event, **values}, ensure_ascii=False) + "\n"
+        )
         self.stream.flush()
 
     def begin(self, progress: Progress) -> None:
@@ -142,7 +164,14 @@ class Events(Quiet):
     def unit(self, cell: str, low: int, error: str | None, seconds: float) -> None:
         """Every cell."""
         status = "done" if error is None else "failed"
-        self.emit("cell", cell=cell, first_seed=low, status=status, error=error, seconds=round(seconds, 6))
+        self.emit(
+            "cell",
+            cell=cell,
+            first_seed=low,
+            status=status,
+            error=error,
+            seconds=round(seconds, 6),
+        )
 
     def update(self, progress: Progress) -> None:
         """Every batch."""
@@ -183,7 +212,11 @@ class Screen(Quiet):
         from rich.live import Live
 
         if self._live is None:
-            self._live = Live(self._table(progress), console=Console(stderr=True), refresh_per_second=4)
+            self._live = Live(
+                self._table(progress),
+                console=Console(stderr=True),
+                refresh_per_second=4,
+            )
             self._live.start()
 
     def unit(self, cell: str, low: int, error: str | None, seconds: float) -> None:
@@ -214,4 +247,8 @@ def reporter_for(progress: bool | Reporter | None) -> Reporter:
         return Quiet()
     if all(hasattr(progress, name) for name in ("begin", "unit", "update", "end")):
         return progress
-    reject("progress", progress, "True, False, None or an object with begin, unit, update and end")
+    reject(
+        "progress",
+        progress,
+        "True, False, None or an object with begin, unit, update and end",
+    )

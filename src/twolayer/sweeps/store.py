@@ -49,7 +49,9 @@ def zarr_module() -> ModuleType:
     try:
         import zarr
     except ImportError:
-        raise InputError("A store needs the package zarr: pip install 'twolayer[sweep]'.") from None
+        raise InputError(
+            "A store needs the package zarr: pip install 'twolayer[sweep]'."
+        ) from None
     return zarr
 
 
@@ -87,7 +89,9 @@ def read_header(path: str | os.PathLike[str]) -> Json:
         header = document["attributes"]["twolayer"]
         found = header["format"]
     except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"The store must be a sweep of twolayer, but {short(str(path), 200)} is none.") from None
+        raise InputError(
+            f"The store must be a sweep of twolayer, but {short(str(path), 200)} is none."
+        ) from None
     what = f"The store {short(str(path), 200)}"
     check_format(what, found, FORMAT)
     with reading(what):
@@ -99,21 +103,35 @@ def _checked_header(header: Json, what: str) -> Json:
     axes, variables = header["axes"], header["variables"]
     if header["seed_block"] != SEED_BLOCK or not isinstance(header["hash"], str):
         raise ValueError("its blocks of seeds")
-    if not isinstance(header["description"]["run"], dict) or not isinstance(header["description"]["method"], dict):
+    if not isinstance(header["description"]["run"], dict) or not isinstance(
+        header["description"]["method"], dict
+    ):
         raise TypeError("its description")
     for name in [*axes, *variables]:
-        if not re.fullmatch(r"[A-Za-z_][\w.]*", name) or ".." in name or name == "journal":
+        if (
+            not re.fullmatch(r"[A-Za-z_][\w.]*", name)
+            or ".." in name
+            or name == "journal"
+        ):
             raise ValueError(f"the name {short(name)}")
     if not all(isinstance(axis, list) for axis in axes.values()):
         raise TypeError("its axes")
-    total, cells = 0, math.prod(len(axis) for axis in axes.values()) * (int(header["seeds"]) + SEED_BLOCK)
+    total, cells = (
+        0,
+        math.prod(len(axis) for axis in axes.values())
+        * (int(header["seeds"]) + SEED_BLOCK),
+    )
     for variable in variables.values():
         sizes = [*variable["shape"], *variable["chunk"]]
-        if not all(isinstance(n, int) and n >= 0 for n in sizes) or len(sizes) != 2 * len(variable["dims"]):
+        if not all(isinstance(n, int) and n >= 0 for n in sizes) or len(
+            sizes
+        ) != 2 * len(variable["dims"]):
             raise ValueError("the sizes of an array")
         if np.dtype(variable["dtype"]).kind not in "fiub" or not all(variable["chunk"]):
             raise TypeError("the kind of an array")
-        total += cells * math.prod(variable["shape"]) * np.dtype(variable["dtype"]).itemsize
+        total += (
+            cells * math.prod(variable["shape"]) * np.dtype(variable["dtype"]).itemsize
+        )
     if header["seeds"] < 0:
         raise ValueError("its number of seeds")
     check_size(what, total + cells)
@@ -137,7 +155,9 @@ class Store:
         locks_module()
         where = path_of("store", path)
         if where.suffix != ".zarr":
-            raise InputError(f"Argument `store` must end in .zarr, but got {short(str(path), 200)}.")
+            raise InputError(
+                f"Argument `store` must end in .zarr, but got {short(str(path), 200)}."
+            )
         if not where.exists():
             folder = where.parent
             if not folder.is_dir() or not os.access(folder, os.W_OK):
@@ -147,14 +167,18 @@ class Store:
             return
         header = read_header(where)
         if header["hash"] != grid.hash:
-            raise InputError(f"The store {short(str(path), 200)} holds another sweep: {difference(header, grid)}.")
+            raise InputError(
+                f"The store {short(str(path), 200)} holds another sweep: {difference(header, grid)}."
+            )
         if not resume:
             raise InputError(
                 f"The store {short(str(path), 200)} exists already: go on with it (--resume, resume=True) "
                 "or give another name."
             )
         if not os.access(where / "journal", os.W_OK):
-            raise InputError(f"Argument `store` must be writable, but {short(str(path), 200)} is not.")
+            raise InputError(
+                f"Argument `store` must be writable, but {short(str(path), 200)} is not."
+            )
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], grid: Layout, seeds: int) -> Store:
@@ -185,10 +209,14 @@ class Store:
             zarr.create_group(draft / "journal", overwrite=True)
             (draft / "journal" / "lock").touch()
             draft.chmod(0o755)
-            with contextlib.suppress(FileExistsError, OSError):  # another process was first: use its store
+            with contextlib.suppress(
+                FileExistsError, OSError
+            ):  # another process was first: use its store
                 os.rename(draft, path)
         if not path.exists():
-            raise InputError(f"Argument `store` must be writable, but {short(str(path), 200)} could not be made.")
+            raise InputError(
+                f"Argument `store` must be writable, but {short(str(path), 200)} could not be made."
+            )
 
     def _refresh_header(self) -> None:
         header = read_header(self.path)
@@ -201,13 +229,22 @@ class Store:
             self._find_places(header)
 
     def _find_places(self, header: Json) -> None:
-        known = {key: {text_of(v): i for i, v in enumerate(axis)} for key, axis in header["axes"].items()}
-        self._places = [[known[key].get(text_of(v)) for v in axis] for key, axis in self.grid.names.items()]
+        known = {
+            key: {text_of(v): i for i, v in enumerate(axis)}
+            for key, axis in header["axes"].items()
+        }
+        self._places = [
+            [known[key].get(text_of(v)) for v in axis]
+            for key, axis in self.grid.names.items()
+        ]
         # the store keeps its own order of axes
         order = list(self.grid.axes)
         self._order = [order.index(key) for key in header["axes"]]
         self.variables = {
-            name: (Quantity(tuple(v["dims"]), tuple(v["shape"]), v["dtype"]), tuple(v["chunk"]))
+            name: (
+                Quantity(tuple(v["dims"]), tuple(v["shape"]), v["dtype"]),
+                tuple(v["chunk"]),
+            )
             for name, v in header["variables"].items()
         }
 
@@ -220,7 +257,9 @@ class Store:
 
     def tidy(self) -> None:
         """Remove what killed processes were writing."""
-        with self._locks.whole():  # under which alone Zarr writes, with drafts of its own
+        with (
+            self._locks.whole()
+        ):  # under which alone Zarr writes, with drafts of its own
             for folder in (self.path, *(x for x in self.path.iterdir() if x.is_dir())):
                 clear_stale(folder)
                 for draft in folder.glob("*.partial"):
@@ -233,7 +272,9 @@ class Store:
             axes: dict[str, list[Any]] = self.header["axes"]
             for key, axis in self.grid.names.items():
                 known = {text_of(v) for v in axes[key]}
-                axes[key] += [json.loads(text_of(v)) for v in axis if text_of(v) not in known]
+                axes[key] += [
+                    json.loads(text_of(v)) for v in axis if text_of(v) not in known
+                ]
             self.header["seeds"] = max(self.header["seeds"], seeds)
             self._write_header()
         self._refresh_header()
@@ -248,10 +289,20 @@ class Store:
                 chunk = [max(1, n) for n in shape]
                 if name in old:
                     if tuple(old[name]["dims"]) != variable.dims:
-                        raise InputError(f"The store holds `{name}` over {old[name]['dims']}, not {variable.dims}.")
-                    shape = [max(m, n) for m, n in zip(old[name]["shape"], shape, strict=True)]
+                        raise InputError(
+                            f"The store holds `{name}` over {old[name]['dims']}, not {variable.dims}."
+                        )
+                    shape = [
+                        max(m, n)
+                        for m, n in zip(old[name]["shape"], shape, strict=True)
+                    ]
                     chunk = old[name]["chunk"]
-                old[name] = {"dims": list(variable.dims), "shape": shape, "dtype": variable.dtype, "chunk": chunk}
+                old[name] = {
+                    "dims": list(variable.dims),
+                    "shape": shape,
+                    "dtype": variable.dtype,
+                    "chunk": chunk,
+                }
             self._write_header()
         self._refresh_header()
 
@@ -263,15 +314,21 @@ class Store:
     def _write_arrays(self) -> None:
         zarr = zarr_module()
         group = zarr.open_group(self.path, mode="r+")
-        outer = [len(axis) for axis in self.header["axes"].values()] + [self.header["seeds"]]
+        outer = [len(axis) for axis in self.header["axes"].values()] + [
+            self.header["seeds"]
+        ]
         names = [*self.header["axes"], "seed"]
         for name, v in self.header["variables"].items():
             shape = (*outer, *v["shape"])
             if (self.path / name / "zarr.json").exists():
-                document = json.loads((self.path / name / "zarr.json").read_text(encoding="utf-8"))
+                document = json.loads(
+                    (self.path / name / "zarr.json").read_text(encoding="utf-8")
+                )
                 if document["shape"] != list(shape):
                     document["shape"] = list(shape)
-                    write_durably(self.path / name / "zarr.json", json.dumps(document, indent=2))
+                    write_durably(
+                        self.path / name / "zarr.json", json.dumps(document, indent=2)
+                    )
                 continue
             group.create_array(
                 name,
@@ -293,7 +350,11 @@ class Store:
     def _write_coordinate(group: Any, key: str, axis: list[Any]) -> None:
         """The values of an axis, for readers of the Zarr group; texts that are no numbers as JSON of their own."""
         numbers = all(isinstance(v, bool | float | int) for v in axis)
-        values = np.array(axis) if numbers else np.array([v if isinstance(v, str) else json.dumps(v) for v in axis])
+        values = (
+            np.array(axis)
+            if numbers
+            else np.array([v if isinstance(v, str) else json.dumps(v) for v in axis])
+        )
         if key in group and group[key].shape == values.shape:
             return
         data = values if numbers else values.astype(np.dtypes.StringDType())
@@ -337,7 +398,9 @@ class Store:
 
     # reading and writing
 
-    def _files(self, place: Index, name: str, block: int) -> Iterator[tuple[Path, tuple[slice, ...]]]:
+    def _files(
+        self, place: Index, name: str, block: int
+    ) -> Iterator[tuple[Path, tuple[slice, ...]]]:
         """Chunk files of a variable in a cell's block of seeds, each with the part of the inner array it holds."""
         variable, chunk = self.variables[name]
         counts = [-(-n // c) for n, c in zip(variable.shape, chunk, strict=True)]
@@ -345,13 +408,17 @@ class Store:
             numbers = ".".join(map(str, (*place, block, *inner)))
             yield (
                 self.path / name / f"c.{numbers}",
-                tuple(slice(i * c, (i + 1) * c) for i, c in zip(inner, chunk, strict=True)),
+                tuple(
+                    slice(i * c, (i + 1) * c) for i, c in zip(inner, chunk, strict=True)
+                ),
             )
 
     def _load_block(self, place: Index, name: str, block: int) -> np.ndarray:
         """A cell's block of seeds of one variable; what is missing or cut short is blank."""
         variable, chunk = self.variables[name]
-        rounded = tuple(-(-n // c) * c for n, c in zip(variable.shape, chunk, strict=True))
+        rounded = tuple(
+            -(-n // c) * c for n, c in zip(variable.shape, chunk, strict=True)
+        )
         whole = blank((SEED_BLOCK, *rounded), variable.dtype)
         for file, part in self._files(place, name, block):
             with contextlib.suppress(OSError):
@@ -360,10 +427,14 @@ class Store:
                     whole[(slice(None), *part)] = data.reshape(SEED_BLOCK, *chunk)
         return whole
 
-    def _write_block(self, place: Index, name: str, block: int, whole: np.ndarray) -> None:
+    def _write_block(
+        self, place: Index, name: str, block: int, whole: np.ndarray
+    ) -> None:
         for file, part in self._files(place, name, block):
             with passing(draft_of(file)) as draft:
-                draft.write_bytes(np.ascontiguousarray(whole[(slice(None), *part)]).tobytes())
+                draft.write_bytes(
+                    np.ascontiguousarray(whole[(slice(None), *part)]).tobytes()
+                )
                 os.replace(draft, file)
 
     def commit(self, results: list[tuple[Index, int, Result]]) -> None:
@@ -373,13 +444,22 @@ class Store:
             for index, low, result in results:
                 cell, place = self.grid.cell(index), self._place(index)
                 assert place is not None
-                entry: Json = {"place": place, "key": cell.key, "seed": cell.seed, "low": low}
+                entry: Json = {
+                    "place": place,
+                    "key": cell.key,
+                    "seed": cell.seed,
+                    "low": low,
+                }
                 if result.values is None:
                     entry["error"] = result.error
                 else:
                     entry |= self._write_values(place, low, result.values)
                 entries.append({**entry, "seconds": round(result.seconds, 6)})
-            record = {"versions": results[0][2].versions, "written": wall.time(), "units": entries}
+            record = {
+                "versions": results[0][2].versions,
+                "written": wall.time(),
+                "units": entries,
+            }
             name = f"{wall.time_ns()}-{os.getpid()}.json"
             write_durably(self.path / "journal" / name, json.dumps(record))
         except OSError as error:
@@ -396,7 +476,9 @@ class Store:
         for name, (_, array) in values.items():
             whole = self._load_block(place, name, block)
             inner = tuple(slice(0, n) for n in array.shape[1:])
-            whole[at : at + count] = blank(whole[at : at + count].shape, whole.dtype.str)
+            whole[at : at + count] = blank(
+                whole[at : at + count].shape, whole.dtype.str
+            )
             whole[(slice(at, at + count), *inner)] = array
             self._write_block(place, name, block, whole)
         shapes = {name: list(array.shape[1:]) for name, (_, array) in values.items()}
@@ -405,7 +487,11 @@ class Store:
     def journal(self) -> list[str]:
         """Journal files, oldest first."""
         names = (f.name for f in os.scandir(self.path / "journal"))
-        return sorted(n for n in names if n.endswith(".json") and not n.startswith(".") and n != "zarr.json")
+        return sorted(
+            n
+            for n in names
+            if n.endswith(".json") and not n.startswith(".") and n != "zarr.json"
+        )
 
     def load(self, table: ResultTable) -> None:
         """Bring what is done, and was not read before, into a table of the grid."""
@@ -423,7 +509,9 @@ class Store:
         """Units of journal files that belong to the grid: index, entry, and the versions they were run with."""
         wanted = {self._place(index): index for index in self.grid}
         for name in names:
-            record = json.loads((self.path / "journal" / name).read_text(encoding="utf-8"))
+            record = json.loads(
+                (self.path / "journal" / name).read_text(encoding="utf-8")
+            )
             for unit in record["units"]:
                 index = wanted.get(tuple(unit["place"]))
                 if not 0 <= unit["low"] < unit.get("high", math.inf):
@@ -446,9 +534,20 @@ class Store:
         if values is None:
             return
         high = min(unit["high"], table.seeds)
-        if high > low and (not table.variables or fits(values, table.variables) is None):
-            table.allocate({k: Quantity(dims, x.shape[1:], x.dtype.str) for k, (dims, x) in values.items()})
-            table.write(index, low, {k: (dims, x[: high - low]) for k, (dims, x) in values.items()})
+        if high > low and (
+            not table.variables or fits(values, table.variables) is None
+        ):
+            table.allocate(
+                {
+                    k: Quantity(dims, x.shape[1:], x.dtype.str)
+                    for k, (dims, x) in values.items()
+                }
+            )
+            table.write(
+                index,
+                low,
+                {k: (dims, x[: high - low]) for k, (dims, x) in values.items()},
+            )
 
     def values_of(self, place: Index, unit: Json) -> Values | None:
         """The values that the journal speaks of, or None where the bytes are not those that were written."""
@@ -456,7 +555,10 @@ class Store:
         values: Values = {}
         for name, inner in unit["shapes"].items():
             whole = self._load_block(place, name, block)
-            cut = (slice(at, at + unit["high"] - unit["low"]), *(slice(0, n) for n in inner))
+            cut = (
+                slice(at, at + unit["high"] - unit["low"]),
+                *(slice(0, n) for n in inner),
+            )
             values[name] = (self.variables[name][0].dims, whole[cut])
         return values if checksum(values) == unit["checksum"] else None
 
@@ -467,9 +569,16 @@ def difference(header: Json, grid: Layout) -> str:
     def flat(value: object, name: str = "") -> Json:
         if not isinstance(value, dict):
             return {name: value}
-        return {k: v for key, part in value.items() for k, v in flat(part, f"{name}.{key}" if name else key).items()}
+        return {
+            k: v
+            for key, part in value.items()
+            for k, v in flat(part, f"{name}.{key}" if name else key).items()
+        }
 
-    theirs, ours = flat(header["description"]), flat(json.loads(json.dumps(grid.description)))
+    theirs, ours = (
+        flat(header["description"]),
+        flat(json.loads(json.dumps(grid.description))),
+    )
     for key in sorted(theirs.keys() | ours.keys()):
         if theirs.get(key) != ours.get(key):
             return f"its `{key}` is {theirs.get(key, 'not fixed')!r}, not {ours.get(key, 'fixed')!r}"

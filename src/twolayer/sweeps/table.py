@@ -60,12 +60,16 @@ def fits(values: Values, variables: Mapping[str, Quantity]) -> str | None:
     return None
 
 
-def enlarged(old: Mapping[str, Quantity], new: Mapping[str, Quantity]) -> dict[str, Quantity]:
+def enlarged(
+    old: Mapping[str, Quantity], new: Mapping[str, Quantity]
+) -> dict[str, Quantity]:
     """Variables with room for both."""
     both = dict(old)
     for name, variable in new.items():
         if name in both:
-            shape = tuple(max(m, n) for m, n in zip(both[name].shape, variable.shape, strict=True))
+            shape = tuple(
+                max(m, n) for m, n in zip(both[name].shape, variable.shape, strict=True)
+            )
             variable = variable._replace(shape=shape)
         both[name] = variable
     return both
@@ -91,7 +95,10 @@ class ResultTable:
         variables = enlarged(self.variables, variables)
         for name, variable in variables.items():
             if self.variables.get(name) != variable:
-                old, new = self.arrays.get(name), blank((*self.done.shape, *variable.shape), variable.dtype)
+                old, new = (
+                    self.arrays.get(name),
+                    blank((*self.done.shape, *variable.shape), variable.dtype),
+                )
                 if old is not None:
                     new[tuple(slice(0, n) for n in old.shape)] = old
                 self.arrays[name] = new
@@ -145,14 +152,25 @@ class ResultTable:
             data[name] = ((*axes, "seed", *variable.dims), array)
         data["runs"] = (axes, self.done[cut].sum(-1))
         cells = [self.grid.cell(index) for index in self.grid]
-        data["cell_seed"] = (axes, np.array([cell.seed for cell in cells], np.uint64).reshape(self.grid.shape))
+        data["cell_seed"] = (
+            axes,
+            np.array([cell.seed for cell in cells], np.uint64).reshape(self.grid.shape),
+        )
         labels = self.grid.labels()
-        coords: Variables = {**labels, **law_values(labels, self.grid.description), "seed": np.arange(seeds)}
+        coords: Variables = {
+            **labels,
+            **law_values(labels, self.grid.description),
+            "seed": np.arange(seeds),
+        }
         failures = [
             {"cell": self._named(index), "first_seed": low, "error": error}
             for (index, low), error in sorted(self.failures.items())
         ]
-        ends = set(np.unique(data["outcome"][1])) - {Outcome.OK, Outcome.REACHED, ""} if "outcome" in data else set()
+        ends = (
+            set(np.unique(data["outcome"][1])) - {Outcome.OK, Outcome.REACHED, ""}
+            if "outcome" in data
+            else set()
+        )
         advice = {name: Outcome.ADVICE[name] for name in sorted(ends)}
         attrs = {
             "schema": FORMAT,
@@ -166,4 +184,7 @@ class ResultTable:
         return with_meanings(xr.Dataset(data, coords, attrs))
 
     def _named(self, index: Index) -> Json:
-        return {key: labels[i] for (key, labels), i in zip(self.grid.labels().items(), index, strict=True)}
+        return {
+            key: labels[i]
+            for (key, labels), i in zip(self.grid.labels().items(), index, strict=True)
+        }

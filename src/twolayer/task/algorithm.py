@@ -13,7 +13,15 @@ import dataclasses
 from dataclasses import dataclass
 
 from twolayer.numerics.arguments import Json
-from twolayer.numerics.errors import InputError, choice, finite_number, flag, positive_integer, reject, require
+from twolayer.numerics.errors import (
+    InputError,
+    choice,
+    finite_number,
+    flag,
+    positive_integer,
+    reject,
+    require,
+)
 from twolayer.numerics.tracing import traced
 from twolayer.task.losses import Loss
 from twolayer.task.rules import Rule, driven
@@ -24,7 +32,10 @@ __all__ = ["SGD"]
 
 GEOMETRIES = ("free", "projected", "spherical")
 SAMPLINGS = ("sequence", "reshuffled", "subset", "replacement")
-WHOLE = ("sequence", "reshuffled")  # every pass visits every sample once: a set is a whole number of batches
+WHOLE = (
+    "sequence",
+    "reshuffled",
+)  # every pass visits every sample once: a set is a whole number of batches
 AVERAGES = "None, 'uniform' or a weight between 0 and 1"
 MAX_COUNT = 2**53  # larger numbers of samples are not integers in double precision
 
@@ -111,21 +122,38 @@ class SGD:
         nesterov: bool = False,
         rule: str | Rule | None = None,
     ) -> None:
-        momentum = finite_number("momentum", momentum, minimum=0.0, accepted="a number in [0, 1)")
-        require(traced(momentum) or momentum < 1, "momentum", momentum, "a number in [0, 1)")
-        decay = finite_number("weight_decay", weight_decay, minimum=0.0, accepted="a finite number ≥ 0")
+        momentum = finite_number(
+            "momentum", momentum, minimum=0.0, accepted="a number in [0, 1)"
+        )
+        require(
+            traced(momentum) or momentum < 1, "momentum", momentum, "a number in [0, 1)"
+        )
+        decay = finite_number(
+            "weight_decay", weight_decay, minimum=0.0, accepted="a finite number ≥ 0"
+        )
         flag("train_first_layer", train_first_layer)
         flag("train_second_layer", train_second_layer)
         flag("nesterov", nesterov)
         if not (train_first_layer or train_second_layer):
-            reject("train_second_layer", False, "True where the first layer is not trained")
+            reject(
+                "train_second_layer", False, "True where the first layer is not trained"
+            )
         if second_lr is not None and not train_second_layer:
-            reject("second_lr", second_lr, "left out where the second layer is not trained")
+            reject(
+                "second_lr", second_lr, "left out where the second layer is not trained"
+            )
         if nesterov and not traced(momentum):
-            require(momentum > 0, "momentum", momentum, "positive where nesterov = True")
+            require(
+                momentum > 0, "momentum", momentum, "positive where nesterov = True"
+            )
         choice("sampling", sampling, SAMPLINGS)
         if dataset is None:
-            require(sampling == "sequence", "sampling", sampling, "left out where every sample is new (dataset=None)")
+            require(
+                sampling == "sequence",
+                "sampling",
+                sampling,
+                "left out where every sample is new (dataset=None)",
+            )
         for name, value in {
             "lr": law_of(lr, "lr"),
             "batch": _count(batch, "batch"),
@@ -146,12 +174,21 @@ class SGD:
             object.__setattr__(self, name, value)
         self._check_rule()
         if self.second_lr is not None and self.second_lr.schedule is not None:
-            reject("second_lr", self.second_lr, "constant: the schedule of lr is that of both layers")
+            reject(
+                "second_lr",
+                self.second_lr,
+                "constant: the schedule of lr is that of both layers",
+            )
         if self.scheduled and not train_first_layer:
             reject("lr", self.lr, "constant where the first layer is not trained")
         if self.dataset is not None:
             for name in ("batch", "dataset"):
-                require(getattr(self, name).schedule is None, name, getattr(self, name), "constant on a fixed set")
+                require(
+                    getattr(self, name).schedule is None,
+                    name,
+                    getattr(self, name),
+                    "constant on a fixed set",
+                )
         if self.dataset is not None and self.dataset.exponent == self.batch.exponent:
             self._check_parts(self.batch.coefficient, self.dataset.coefficient, "")
 
@@ -190,12 +227,27 @@ class SGD:
             return
         if rule.products:
             plain = self.batch.exponent == 0 and self.batch.schedule is None
-            require(plain, "batch", self.batch, f"a number for the rule {rule}, which looks ahead on whole batches")
+            require(
+                plain,
+                "batch",
+                self.batch,
+                f"a number for the rule {rule}, which looks ahead on whole batches",
+            )
         if rule.name in ("polyak", "two_step"):
             law = self.lr.exponent == -1 and self.lr.schedule is None
-            require(law, "lr", self.lr, f"a constant law such as 1/d for the rule {rule}, which takes its size from it")
+            require(
+                law,
+                "lr",
+                self.lr,
+                f"a constant law such as 1/d for the rule {rule}, which takes its size from it",
+            )
         if rule.name == "polyak":
-            require(self.loss.name == "squared", "loss", self.loss.name, "'squared' for the rule polyak")
+            require(
+                self.loss.name == "squared",
+                "loss",
+                self.loss.name,
+                "'squared' for the rule polyak",
+            )
 
     @property
     def scheduled(self) -> bool:
@@ -208,7 +260,9 @@ class SGD:
         ``who`` refuses, as the message names it.
         """
         if self.rule is not None:
-            raise InputError(f"Argument `rule` must be left out for {who}, but got {self.rule}.")
+            raise InputError(
+                f"Argument `rule` must be left out for {who}, but got {self.rule}."
+            )
         self.check_constant(who)
 
     def check_constant(self, who: str) -> None:
@@ -216,7 +270,9 @@ class SGD:
         for name in ("lr", "batch"):
             law = getattr(self, name)
             if law.schedule is not None:
-                raise InputError(f"Argument `{name}` must be constant for {who}, but got {law}.")
+                raise InputError(
+                    f"Argument `{name}` must be constant for {who}, but got {law}."
+                )
 
     def batch_at(self, dim: int) -> int:
         """n_b at dimension ``dim``, rounded to the nearest integer, that of a schedule left out.
@@ -254,7 +310,9 @@ class SGD:
         if where:
             said += f" are {batch:g} and {size:g}{where}"
         if batch > size * (1 + 1e-12):
-            raise InputError(f"Argument `batch` must be at most the dataset, but {said}.")
+            raise InputError(
+                f"Argument `batch` must be at most the dataset, but {said}."
+            )
         if self.sampling in WHOLE and abs(size / batch - round(size / batch)) > 1e-9:
             raise InputError(
                 "Argument `dataset` must be a whole number of batches where every pass visits all samples (or give "
@@ -276,8 +334,13 @@ class SGD:
 
     def describe(self) -> Json:
         """The arguments as plain values, as written to files."""
-        known = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)} | {"loss": self.loss.name}
-        return {name: str(x) if isinstance(x, Scaling | Rule) else x for name, x in known.items()}
+        known = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)} | {
+            "loss": self.loss.name
+        }
+        return {
+            name: str(x) if isinstance(x, Scaling | Rule) else x
+            for name, x in known.items()
+        }
 
     def _repr_html_(self) -> str:
         from twolayer.task.notebook import sgd_html
@@ -286,7 +349,11 @@ class SGD:
 
     def __repr__(self) -> str:
         defaults = SGD(lr=self.lr).describe()
-        shown = {k: v for k, v in self.describe().items() if k in ("lr", "batch") or v != defaults[k]}
+        shown = {
+            k: v
+            for k, v in self.describe().items()
+            if k in ("lr", "batch") or v != defaults[k]
+        }
         return f"SGD({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
 
@@ -300,7 +367,11 @@ def _average(value: object) -> str | float | None:
 
 def _count(value: object, argument: str) -> Scaling:
     law = law_of(value, argument)
-    if law.exponent == 0 and not traced(law.coefficient) and law.coefficient != round(law.coefficient):
+    if (
+        law.exponent == 0
+        and not traced(law.coefficient)
+        and law.coefficient != round(law.coefficient)
+    ):
         reject(argument, value, "a positive integer or a scaling law in d")
     return law
 
@@ -309,5 +380,7 @@ def _rounded(law: Scaling, dim: int, argument: str) -> int:
     value = law(dim)
     if not 0.5 < value < MAX_COUNT:
         accepted = "at least 1" if value < 1 else "less than 2**53"
-        raise InputError(f"Argument `{argument}` must be {accepted}, but {law} is {value:.3g} at dim = {dim}.")
+        raise InputError(
+            f"Argument `{argument}` must be {accepted}, but {law} is {value:.3g} at dim = {dim}."
+        )
     return round(value)

@@ -18,7 +18,14 @@ import jax
 import numpy as np
 
 from twolayer.numerics.arguments import Array, End, Options, Save
-from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require
+from twolayer.numerics.errors import (
+    InputError,
+    choice,
+    finite_number,
+    positive_integer,
+    reject,
+    require,
+)
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 from twolayer.task.scaling import Scaling
@@ -29,7 +36,10 @@ from twolayer.task.timeline import MAX_STEPS, FlowLine, StepLine
 __all__ = ["Clocks", "save_steps", "save_times"]
 
 MAX_POINTS = 10**6
-LOG_POINTS, SPAN = 200, 1e-6  # save="log": how many points, and the first one of a continuous clock
+LOG_POINTS, SPAN = (
+    200,
+    1e-6,
+)  # save="log": how many points, and the first one of a continuous clock
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,11 @@ class Clocks:
     def steps(self, time: float) -> float:
         """Number of steps in a time, at finite dimension or with lr of order one."""
         if self.algorithm.scheduled:
-            return float(self.steps_line.steps_at("time", np.array([time]), f"`time` = {time:g}")[0])
+            return float(
+                self.steps_line.steps_at(
+                    "time", np.array([time]), f"`time` = {time:g}"
+                )[0]
+            )
         with np.errstate(over="ignore"):  # infinitely many are refused by name
             return time / self.one_step
 
@@ -63,14 +77,24 @@ class Clocks:
         assert self.dim is not None or law.exponent == 0
         return law.coefficient if self.dim is None else law(self.dim)
 
-    def reference(self, time: np.ndarray, unit: float = 0.0) -> dict[str, tuple[np.ndarray, str]]:
+    def reference(
+        self, time: np.ndarray, unit: float = 0.0
+    ) -> dict[str, tuple[np.ndarray, str]]:
         """The four clocks at times t = time·d^unit without schedules, each with its unit ("" or a power of d)."""
         if self.dim is None:
-            return {name: (time * law.coefficient, _unit(law.exponent)) for name, law in self._laws(unit).items()}
+            return {
+                name: (time * law.coefficient, _unit(law.exponent))
+                for name, law in self._laws(unit).items()
+            }
         t = time * float(self.dim) ** unit
         steps = t / self.step_in_time(self.dim)
         samples = steps * self.algorithm.batch_at(self.dim)
-        known = {"time": t, "step": steps, "sample": samples, "alpha": samples / self.dim}
+        known = {
+            "time": t,
+            "step": steps,
+            "sample": samples,
+            "alpha": samples / self.dim,
+        }
         return {name: (values, "") for name, values in known.items()}
 
     def _laws(self, unit: float) -> dict[str, Scaling]:
@@ -83,7 +107,9 @@ class Clocks:
             "alpha": step * batch * Scaling(1.0, -1.0),
         }
 
-    def coordinates(self, position: np.ndarray, stepwise: bool, unit: float = 0.0) -> dict[str, tuple[np.ndarray, str]]:
+    def coordinates(
+        self, position: np.ndarray, stepwise: bool, unit: float = 0.0
+    ) -> dict[str, tuple[np.ndarray, str]]:
         """The four clocks and the rate ``lr`` at positions on a method's clock, each with its unit.
 
         Positions are steps of a stepwise method, else times in units of d^unit. Where the batch has a schedule, it is
@@ -95,7 +121,10 @@ class Clocks:
         if stepwise:
             known["step"] = position, known["step"][1]
         rate = self.algorithm.lr.plain
-        known["lr"] = np.full(position.shape, rate(self.dim or 1)), _unit(0.0 if self.dim else rate.exponent)
+        known["lr"] = (
+            np.full(position.shape, rate(self.dim or 1)),
+            _unit(0.0 if self.dim else rate.exponent),
+        )
         if not self.algorithm.scheduled or not position.size:
             return known
         if stepwise:
@@ -105,24 +134,40 @@ class Clocks:
         else:
             clock, f, n = self.flow_line(unit).at(position.ravel())
             one = self.reference(np.ones(1), unit)
-            time, sample = (np.asarray(getattr(clock, x)) * one[x][0] for x in ("time", "sample"))
+            time, sample = (
+                np.asarray(getattr(clock, x)) * one[x][0] for x in ("time", "sample")
+            )
             batch = self.algorithm.batch.plain
-            samples = batch.coefficient if self.dim is None else self.algorithm.batch_at(self.dim)
+            samples = (
+                batch.coefficient
+                if self.dim is None
+                else self.algorithm.batch_at(self.dim)
+            )
         alpha = sample / self.dim if self.dim else sample
-        for name, values in (("time", time), ("sample", sample), ("alpha", alpha), ("lr", known["lr"][0].ravel() * f)):
+        for name, values in (
+            ("time", time),
+            ("sample", sample),
+            ("alpha", alpha),
+            ("lr", known["lr"][0].ravel() * f),
+        ):
             known[name] = values.reshape(position.shape), known[name][1]
         if self.algorithm.batch.schedule is not None:
             exponent = 0.0 if self.dim else self.algorithm.batch.exponent
             known["batch"] = (n * samples).reshape(position.shape), _unit(exponent)
         return known
 
-    def _lengths(self, factor: Factor, law: Scaling, exponents: dict[str, float]) -> Options:
+    def _lengths(
+        self, factor: Factor, law: Scaling, exponents: dict[str, float]
+    ) -> Options:
         """Lengths of a factor as numbers: at the dimension, or in units of the clock's power of d."""
 
         def value(length: Scaling) -> float:
             if self.dim is not None:
                 return length(self.dim)
-            if length.coefficient and abs(length.exponent - exponents[factor.clock]) > 1e-9:
+            if (
+                length.coefficient
+                and abs(length.exponent - exponents[factor.clock]) > 1e-9
+            ):
                 power = _unit(exponents[factor.clock]) or "a number"
                 raise InputError(
                     f"Argument `lr` or `batch` must have schedules that exist in the limit d → ∞, where the clock "
@@ -131,9 +176,16 @@ class Clocks:
                 )
             return float(length.coefficient)
 
-        if self.dim is None and factor.name == "custom" and abs(exponents[factor.clock]) > 1e-9:
+        if (
+            self.dim is None
+            and factor.name == "custom"
+            and abs(exponents[factor.clock]) > 1e-9
+        ):
             value(Scaling(1.0))  # functions have no lengths to tell the power of
-        return {k: tuple(map(value, v)) if isinstance(v, tuple) else value(v) for k, v in factor.lengths}
+        return {
+            k: tuple(map(value, v)) if isinstance(v, tuple) else value(v)
+            for k, v in factor.lengths
+        }
 
     def _tempo(self, stepwise: bool, unit: float) -> tuple[Tempo, list[list[float]]]:
         """The schedules with their numbers, and where each factor jumps or bends."""
@@ -149,20 +201,31 @@ class Clocks:
             for factor in () if law.schedule is None else law.schedule.factors:
                 lengths = self._lengths(factor, law, exponents)
                 if stepwise:
-                    scale = 1.0 / self.dim if factor.clock == "alpha" and self.dim else 1.0
+                    scale = (
+                        1.0 / self.dim if factor.clock == "alpha" and self.dim else 1.0
+                    )
                 else:
                     scale = float(one[factor.clock][0][0])
                 clock = "sample" if factor.clock == "alpha" else factor.clock
-                numbers = {k: np.asarray(v, float) for k, v in (*lengths.items(), *factor.numbers)}
-                courses[name].append(Course(factor.form, clock, np.asarray(scale), numbers))
+                numbers = {
+                    k: np.asarray(v, float)
+                    for k, v in (*lengths.items(), *factor.numbers)
+                }
+                courses[name].append(
+                    Course(factor.form, clock, np.asarray(scale), numbers)
+                )
                 breaks.append(factor.breaks(lengths))
-        return Tempo(tuple(courses["lr"]), tuple(courses["batch"]), np.asarray(count), whole), breaks
+        return Tempo(
+            tuple(courses["lr"]), tuple(courses["batch"]), np.asarray(count), whole
+        ), breaks
 
     @property
     def law(self) -> str:
         """What is scheduled, for messages."""
         laws = {"lr": self.algorithm.lr, "batch": self.algorithm.batch}
-        return " and ".join(f"{name} = {law}" for name, law in laws.items() if law.schedule)
+        return " and ".join(
+            f"{name} = {law}" for name, law in laws.items() if law.schedule
+        )
 
     @cached_property
     def steps_line(self) -> StepLine:
@@ -200,21 +263,45 @@ def _increasing(name: str, values: Array) -> np.ndarray:
         array = np.asarray(values, dtype=float).ravel()
     except (TypeError, ValueError, OverflowError):
         reject(name, values, "a number or an increasing sequence of numbers")
-    if array.size == 0 or not np.isfinite(array).all() or array[0] < 0 or (np.diff(array) <= 0).any():
-        reject(name, np.asarray(values).tolist(), "finite, non-negative and strictly increasing")
+    if (
+        array.size == 0
+        or not np.isfinite(array).all()
+        or array[0] < 0
+        or (np.diff(array) <= 0).any()
+    ):
+        reject(
+            name,
+            np.asarray(values).tolist(),
+            "finite, non-negative and strictly increasing",
+        )
     return array
 
 
-def _end(time: End, steps: End, alpha: End) -> tuple[str, float | Sequence[float] | np.ndarray]:
+def _end(
+    time: End, steps: End, alpha: End
+) -> tuple[str, float | Sequence[float] | np.ndarray]:
     """The one of time=, steps= and alpha= that was given."""
-    given = {name: x for name, x in (("time", time), ("steps", steps), ("alpha", alpha)) if x is not None}
+    given = {
+        name: x
+        for name, x in (("time", time), ("steps", steps), ("alpha", alpha))
+        if x is not None
+    }
     if len(given) != 1:
-        count = "none of them" if not given else " and ".join(f"`{name}`" for name in given)
+        count = (
+            "none of them" if not given else " and ".join(f"`{name}`" for name in given)
+        )
         raise InputError(f"Give one of `time`, `steps` and `alpha`, but got {count}.")
     return next(iter(given.items()))
 
 
-def save_times(clocks: Clocks, time: End, steps: End, save: Save, unit: float = 0.0, alpha: End = None) -> np.ndarray:
+def save_times(
+    clocks: Clocks,
+    time: End,
+    steps: End,
+    save: Save,
+    unit: float = 0.0,
+    alpha: End = None,
+) -> np.ndarray:
     """Save points of a continuous method, in units of d^unit when there is no dimension.
 
     ``time`` (or ``steps``, or ``alpha``) is the end of the run or the save points themselves, with or without 0;
@@ -231,14 +318,22 @@ def save_times(clocks: Clocks, time: End, steps: End, save: Save, unit: float = 
         )
     if clocks.algorithm.scheduled:
         kind = "sample" if clock == "alpha" else clock
-        return clocks.flow_line(unit).tau_at(kind, points / one[0], f"`{name}` = {points[-1]:g}")
+        return clocks.flow_line(unit).tau_at(
+            kind, points / one[0], f"`{name}` = {points[-1]:g}"
+        )
     if name == "time":
         return points if clocks.dim is None else points * float(clocks.dim) ** -unit
     scale = float(clocks.time(1.0)) if name == "steps" else 1 / float(one[0])
-    return points * scale if clocks.dim is None or name == "alpha" else points * scale * float(clocks.dim) ** -unit
+    return (
+        points * scale
+        if clocks.dim is None or name == "alpha"
+        else points * scale * float(clocks.dim) ** -unit
+    )
 
 
-def save_steps(clocks: Clocks, time: End, steps: End, save: Save, alpha: End = None) -> np.ndarray:
+def save_steps(
+    clocks: Clocks, time: End, steps: End, save: Save, alpha: End = None
+) -> np.ndarray:
     """Save points of a stepwise method, as integers; those that fall on the same step are one."""
     name, end = _end(time, steps, alpha)
     points = _points(name, end, save)
@@ -256,13 +351,19 @@ def save_steps(clocks: Clocks, time: End, steps: End, save: Save, alpha: End = N
         points = np.array([clocks.steps(t) for t in points])
     elif name == "alpha":
         with np.errstate(over="ignore"):
-            points = points / float(clocks.reference(np.ones(1))["alpha"][0][0]) / clocks.one_step
+            points = (
+                points
+                / float(clocks.reference(np.ones(1))["alpha"][0][0])
+                / clocks.one_step
+            )
     if name != "steps":
         one = float(clocks.coordinates(np.ones(1), stepwise=True)[name][0][0])
         require(np.round(points[-1]) >= 1, name, end, f"at least one step of {one:.3g}")
     rounded = np.unique(np.round(points))
     if not rounded[-1] <= MAX_STEPS:
-        raise InputError(f"Argument `{name}` must amount to fewer than 2**32 steps, but {end} is {rounded[-1]:.3g}.")
+        raise InputError(
+            f"Argument `{name}` must amount to fewer than 2**32 steps, but {end} is {rounded[-1]:.3g}."
+        )
     if clocks.algorithm.scheduled:
         clocks.steps_line.check(int(rounded[-1]))
     return rounded.astype(np.int64)
@@ -276,7 +377,9 @@ def _several(name: str, value: Array) -> bool:
         reject(name, value, "a number or an increasing sequence of numbers")
 
 
-def _points(name: str, end: float | Sequence[float] | np.ndarray, save: Save) -> np.ndarray:
+def _points(
+    name: str, end: float | Sequence[float] | np.ndarray, save: Save
+) -> np.ndarray:
     if _several(name, end):
         return _increasing(name, end)
     if name == "steps":
@@ -286,7 +389,12 @@ def _points(name: str, end: float | Sequence[float] | np.ndarray, save: Save) ->
         require(last > 0, name, end, "a positive number")
     if _several("save", save):
         points = _increasing("save", save)
-        require(points[-1] <= last * (1 + 1e-12), "save", np.asarray(save).tolist(), f"at most {name} = {end}")
+        require(
+            points[-1] <= last * (1 + 1e-12),
+            "save",
+            np.asarray(save).tolist(),
+            f"at most {name} = {end}",
+        )
         return points
     if isinstance(save, str):
         choice("save", save, ("log",))

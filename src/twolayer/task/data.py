@@ -22,25 +22,43 @@ __all__ = ["Data"]
 class Data:
     """Rows X (n, d), centred, labels y (n,), and the target's rows W* (k, d); equal if their numbers are.
 
-    >>> data = Data(([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]], [1.0, -1.0, 0.0, 0.0]))
+    >>> data = Data(
+    ...     ([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]], [1.0, -1.0, 0.0, 0.0])
+    ... )
     >>> data.dim, data.target.round(3).tolist()
     (2, [[1.414, 0.0]])
     """
 
     def __init__(self, given: object) -> None:
         if not isinstance(given, tuple | list) or len(given) not in (2, 3):
-            raise InputError("Argument `data` must be (X, y) or (X, y, W_star): rows, labels and the target's rows.")
+            raise InputError(
+                "Argument `data` must be (X, y) or (X, y, W_star): rows, labels and the target's rows."
+            )
         X, y = finite_array("data[0]", given[0]), finite_array("data[1]", given[1])
         self.X, self.y = centred("data[0]", X), y
-        require(y.shape == X.shape[:1], "data[1]", list(y.shape), f"{len(X)} labels, one for each row")
+        require(
+            y.shape == X.shape[:1],
+            "data[1]",
+            list(y.shape),
+            f"{len(X)} labels, one for each row",
+        )
         self.covariance = self.X.T @ self.X / len(X)
-        self.values, self.vectors = (x[..., ::-1] for x in np.linalg.eigh(self.covariance))
+        self.values, self.vectors = (
+            x[..., ::-1] for x in np.linalg.eigh(self.covariance)
+        )
         if len(given) == 3:
             target = finite_array("data[2]", given[2])
             fits = target.ndim == 2 and target.shape[1] == X.shape[1]
-            require(fits, "data[2]", list(target.shape), f"a matrix (k, {X.shape[1]}) of the target's rows")
+            require(
+                fits,
+                "data[2]",
+                list(target.shape),
+                f"a matrix (k, {X.shape[1]}) of the target's rows",
+            )
         else:
-            target = np.linalg.pinv(self.covariance, rcond=1e-10, hermitian=True) @ (self.X.T @ y / len(X))
+            target = np.linalg.pinv(self.covariance, rcond=1e-10, hermitian=True) @ (
+                self.X.T @ y / len(X)
+            )
             variance = float(target @ self.covariance @ target)
             if variance <= 1e-20 * float(y @ y) / len(y):
                 raise InputError(
@@ -69,7 +87,9 @@ class Data:
         sizes = inputs.sizes(self.dim)
         trace = float(np.dot(inputs.variances, sizes))
         if abs(trace - self.values.sum()) > 1e-6 * trace:
-            raise InputError("Argument `inputs` must be those of the data, Inputs.from_data(X), but has another trace.")
+            raise InputError(
+                "Argument `inputs` must be those of the data, Inputs.from_data(X), but has another trace."
+            )
         order = np.argsort(-np.asarray(inputs.variances), kind="stable")
         cuts = np.split(self.vectors, np.cumsum([sizes[i] for i in order])[:-1], axis=1)
         return [cuts[int(np.flatnonzero(order == i)[0])] for i in range(len(sizes))]

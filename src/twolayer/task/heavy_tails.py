@@ -20,14 +20,21 @@ def no_moment(problem: Problem, algorithm: SGD, power: int) -> str | None:
     """Why E[|ĝ|^power] is infinite, or for a second layer that is trained E[|e|^(power/2)]; None if they are finite.
 
     >>> heavy = Problem("z1", "relu", noise=0.1, noise_law="cauchy")
-    >>> [no_moment(heavy, SGD("1/d", rule=rule), 4) is None for rule in (None, "clip(1)", "polyak()")]
+    >>> [
+    ...     no_moment(heavy, SGD("1/d", rule=rule), 4) is None
+    ...     for rule in (None, "clip(1)", "polyak()")
+    ... ]
     [False, True, False]
     """
     rule = algorithm.rule
     if rule is None or not rule.bounded:
         return infinite(problem, algorithm.loss, power)
     # a mean of many e needs no variance to have a limit, and its fluctuations no fourth moment
-    return infinite(problem, algorithm.loss, power // 2) if algorithm.train_second_layer else None
+    return (
+        infinite(problem, algorithm.loss, power // 2)
+        if algorithm.train_second_layer
+        else None
+    )
 
 
 def two_laws(problem: Problem, algorithm: SGD, fluctuating: bool = False) -> str | None:
@@ -49,7 +56,9 @@ def two_laws(problem: Problem, algorithm: SGD, fluctuating: bool = False) -> str
 def infinite(problem: Problem, loss: Loss, power: int) -> str | None:
     """Why E[|e|^power] is infinite, or None if it is finite.
 
-    >>> infinite(Problem("z1", "relu", noise=0.1, noise_law="cauchy"), Loss.of("huber"), 2) is None
+    >>> infinite(
+    ...     Problem("z1", "relu", noise=0.1, noise_law="cauchy"), Loss.of("huber"), 2
+    ... ) is None
     True
     """
     law, noise = problem.labels.law, problem.noise
@@ -66,7 +75,11 @@ def infinite(problem: Problem, loss: Loss, power: int) -> str | None:
             f"taken by quadrature: use 'huber', or ν of at least {SLOW:g}"
         )
     if loss.steep and (noisy or not problem.activation.bounded_growth):
-        what = "with label noise" if noisy else f"with outputs that grow as those of {problem.activation.name!r} do"
+        what = (
+            "with label noise"
+            if noisy
+            else f"with outputs that grow as those of {problem.activation.name!r} do"
+        )
         return f"the loss {loss.name!r} grows so fast that E[e²] may be infinite {what}"
     return None
 

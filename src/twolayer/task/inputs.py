@@ -18,7 +18,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from twolayer.numerics.arguments import Array, Json, finite_array
-from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, reject, require, short
+from twolayer.numerics.errors import (
+    InputError,
+    choice,
+    finite_number,
+    positive_integer,
+    reject,
+    require,
+    short,
+)
 
 __all__ = ["Inputs", "centred"]
 
@@ -26,7 +34,9 @@ TOLERANCE = 1e-8  # eigenvalues closer than this fraction of the largest are one
 BLOCKS = 64  # groups of eigenvalues of a covariance, unless asked otherwise
 FLOOR = 1e-6  # eigenvalues below this fraction of the largest make one group
 SHOWN = 4
-LISTED = 2**20  # eigenvalues of a power law that are summed one by one; beyond, blocks are integrals
+LISTED = (
+    2**20
+)  # eigenvalues of a power law that are summed one by one; beyond, blocks are integrals
 
 
 @dataclass(frozen=True)
@@ -55,7 +65,9 @@ class Inputs:
     variances: tuple[float, ...]
     fractions: tuple[float, ...]
     dims: tuple[int, ...] | None = None
-    made: tuple[tuple[str, object], ...] = field(default=(), compare=False)  # the call that made it
+    made: tuple[tuple[str, object], ...] = field(
+        default=(), compare=False
+    )  # the call that made it
 
     def __post_init__(self) -> None:
         if not self.made:
@@ -93,24 +105,58 @@ class Inputs:
         (0.1, 0.25, 0.65)
         """
         s = _numbers("variances", variances)
-        require(all(x >= 0 for x in s), "variances", variances, "numbers ≥ 0, one for each block")
-        require(len(s) > 0 and max(s) > 0, "variances", variances, "numbers ≥ 0, at least one of them positive")
+        require(
+            all(x >= 0 for x in s),
+            "variances",
+            variances,
+            "numbers ≥ 0, one for each block",
+        )
+        require(
+            len(s) > 0 and max(s) > 0,
+            "variances",
+            variances,
+            "numbers ≥ 0, at least one of them positive",
+        )
         if (fractions is None) == (dims is None):
-            raise InputError("Inputs in blocks need either `fractions` or `dims`, one number for each variance.")
+            raise InputError(
+                "Inputs in blocks need either `fractions` or `dims`, one number for each variance."
+            )
         if dims is not None:
             sizes = tuple(positive_integer("dims", n) for n in _listed("dims", dims))
-            require(len(sizes) == len(s), "dims", dims, f"{len(s)} integers, one for each variance")
+            require(
+                len(sizes) == len(s),
+                "dims",
+                dims,
+                f"{len(s)} integers, one for each variance",
+            )
             d = sum(sizes)
             call = (("kind", "blocks"), ("variances", list(s)), ("dims", list(sizes)))
             return cls(s, tuple(n / d for n in sizes), sizes, call)
         w = _numbers("fractions", fractions)
-        require(len(w) == len(s), "fractions", fractions, f"{len(s)} numbers, one for each variance")
+        require(
+            len(w) == len(s),
+            "fractions",
+            fractions,
+            f"{len(s)} numbers, one for each variance",
+        )
         require(min(w) > 0, "fractions", fractions, "positive numbers that sum to one")
-        require(abs(math.fsum(w) - 1) <= 1e-9, "fractions", fractions, "positive numbers that sum to one")
-        return cls(s, w, None, (("kind", "blocks"), ("variances", list(s)), ("fractions", list(w))))
+        require(
+            abs(math.fsum(w) - 1) <= 1e-9,
+            "fractions",
+            fractions,
+            "positive numbers that sum to one",
+        )
+        return cls(
+            s,
+            w,
+            None,
+            (("kind", "blocks"), ("variances", list(s)), ("fractions", list(w))),
+        )
 
     @classmethod
-    def power_law(cls, exponent: float, dim: int, resolution: int = 4, trace: float | None = None) -> Inputs:
+    def power_law(
+        cls, exponent: float, dim: int, resolution: int = 4, trace: float | None = None
+    ) -> Inputs:
         """Eigenvalues λ_j ∝ j^(−exponent), j = 1 … d, in blocks that are spaced evenly in log j.
 
         Parameters
@@ -128,22 +174,46 @@ class Inputs:
         Examples
         --------
         >>> inputs = Inputs.power_law(1.5, dim=1000)
-        >>> inputs.count, sum(inputs.sizes(1000)), round(inputs.effective_dimension(1000), 4)
+        >>> (
+        ...     inputs.count,
+        ...     sum(inputs.sizes(1000)),
+        ...     round(inputs.effective_dimension(1000), 4),
+        ... )
         (34, 1000, 2.5491)
         """
-        exponent = finite_number("exponent", exponent, minimum=0.0, accepted="a finite exponent ≥ 0 of the decay")
-        dim, resolution = positive_integer("dim", dim), positive_integer("resolution", resolution)
+        exponent = finite_number(
+            "exponent",
+            exponent,
+            minimum=0.0,
+            accepted="a finite exponent ≥ 0 of the decay",
+        )
+        dim, resolution = (
+            positive_integer("dim", dim),
+            positive_integer("resolution", resolution),
+        )
         total = float(dim)
         if trace is not None:
             total = finite_number(
-                "trace", trace, minimum=1e-300, accepted="a positive number, the sum of all variances"
+                "trace",
+                trace,
+                minimum=1e-300,
+                accepted="a positive number, the sum of all variances",
             )
         top = math.ceil(resolution * math.log2(dim)) + 1 if dim > 1 else 1
         inner = {math.floor(2 ** (j / resolution)) for j in range(top + 1)}
         # number j of the spectrum is the first one of its block
         edges = [*sorted(j - 1 for j in inner if j <= dim), dim]
-        given = {"kind": "power_law", "exponent": exponent, "dim": dim, "resolution": resolution, "trace": trace}
-        found = cls.blocks(_power_means(exponent, edges, total), dims=[b - a for a, b in itertools.pairwise(edges)])
+        given = {
+            "kind": "power_law",
+            "exponent": exponent,
+            "dim": dim,
+            "resolution": resolution,
+            "trace": trace,
+        }
+        found = cls.blocks(
+            _power_means(exponent, edges, total),
+            dims=[b - a for a, b in itertools.pairwise(edges)],
+        )
         return cls(found.variances, found.fractions, found.dims, tuple(given.items()))
 
     @classmethod
@@ -163,9 +233,16 @@ class Inputs:
         Inputs.blocks([3, 1], dims=[1, 1])
         """
         C = finite_array("C", C)
-        require(C.ndim == 2 and C.shape[0] == C.shape[1] and len(C) > 0, "C", list(C.shape), "a square matrix (d, d)")
+        require(
+            C.ndim == 2 and C.shape[0] == C.shape[1] and len(C) > 0,
+            "C",
+            list(C.shape),
+            "a square matrix (d, d)",
+        )
         scale = float(np.abs(C).max())
-        require(np.allclose(C, C.T, rtol=0, atol=1e-8 * scale), "C", C.tolist(), "symmetric")
+        require(
+            np.allclose(C, C.T, rtol=0, atol=1e-8 * scale), "C", C.tolist(), "symmetric"
+        )
         values = np.linalg.eigvalsh((C + C.T) / 2)
         if values[0] < -1e-8 * scale:
             raise InputError(
@@ -191,7 +268,9 @@ class Inputs:
         """
         X = centred("X", finite_array("X", X))
         values = np.linalg.svd(X, compute_uv=False) ** 2 / len(X)
-        return cls._of_spectrum(np.concatenate([values, np.zeros(X.shape[1] - len(values))]), blocks)
+        return cls._of_spectrum(
+            np.concatenate([values, np.zeros(X.shape[1] - len(values))]), blocks
+        )
 
     @classmethod
     def of(cls, value: Inputs | Json | str | None) -> Inputs:
@@ -205,7 +284,9 @@ class Inputs:
 
         Examples
         --------
-        >>> Inputs.of({"kind": "blocks", "variances": [2.0, 0.5], "fractions": [0.5, 0.5]}).count
+        >>> Inputs.of(
+        ...     {"kind": "blocks", "variances": [2.0, 0.5], "fractions": [0.5, 0.5]}
+        ... ).count
         2
         """
         if isinstance(value, Inputs):
@@ -216,14 +297,20 @@ class Inputs:
             accepted = "Inputs such as Inputs.blocks(…) or Inputs.from_covariance(C), or a table with their `kind`"
             reject("inputs", value, accepted)
         arguments = dict(value)
-        kind = choice("inputs.kind", arguments.pop("kind", "blocks"), ("isotropic", "blocks", "power_law"))
+        kind = choice(
+            "inputs.kind",
+            arguments.pop("kind", "blocks"),
+            ("isotropic", "blocks", "power_law"),
+        )
         make: Callable[..., Inputs] = getattr(cls, kind)
         known = inspect.signature(make).parameters
         for name in arguments:
             choice("inputs", name, ["kind", *known])
         for name, parameter in known.items():
             if parameter.default is parameter.empty and name not in arguments:
-                raise InputError(f"Inputs of this kind need `{name}`, but got {short(value)}.")
+                raise InputError(
+                    f"Inputs of this kind need `{name}`, but got {short(value)}."
+                )
         return make(**arguments)
 
     def describe(self) -> Json:
@@ -244,7 +331,9 @@ class Inputs:
         """A power law in twice as many blocks per factor of two."""
         known = self.describe()
         if known["kind"] != "power_law":
-            raise InputError("Only the blocks of a power law can be made finer: the others are what was given.")
+            raise InputError(
+                "Only the blocks of a power law can be made finer: the others are what was given."
+            )
         return self.replace(resolution=2 * known["resolution"])
 
     @property
@@ -265,7 +354,9 @@ class Inputs:
     @property
     def mean_variance(self) -> float:
         """tr Σ/d."""
-        return math.fsum(s * w for s, w in zip(self.variances, self.fractions, strict=True))
+        return math.fsum(
+            s * w for s, w in zip(self.variances, self.fractions, strict=True)
+        )
 
     @property
     def effective_fraction(self) -> float:
@@ -285,20 +376,28 @@ class Inputs:
         >>> inputs.effective_fraction, round(inputs.even_fraction, 4)
         (0.25, 0.3077)
         """
-        square = math.fsum(s * s * w for s, w in zip(self.variances, self.fractions, strict=True))
+        square = math.fsum(
+            s * s * w for s, w in zip(self.variances, self.fractions, strict=True)
+        )
         return self.mean_variance**2 / square
 
     def effective_dimension(self, dim: int) -> float:
         """d_eff = tr Σ/‖Σ‖ at d = ``dim``: overlaps concentrate where it is large."""
         sizes = self.sizes(dim)
-        return math.fsum(s * n for s, n in zip(self.variances, sizes, strict=True)) / max(self.variances)
+        return math.fsum(
+            s * n for s, n in zip(self.variances, sizes, strict=True)
+        ) / max(self.variances)
 
     def sizes(self, dim: int) -> tuple[int, ...]:
         """d_i, which sum to d = ``dim``: those given, or the fractions of d rounded by largest remainders."""
         dim = positive_integer("dim", dim)
         if self.dims is not None:
             if sum(self.dims) != dim:
-                reject("dim", dim, f"{sum(self.dims)}, the sum of the block sizes of the inputs")
+                reject(
+                    "dim",
+                    dim,
+                    f"{sum(self.dims)}, the sum of the block sizes of the inputs",
+                )
             return self.dims
         wanted = np.asarray(self.fractions) * dim
         sizes = np.floor(wanted + 1e-9).astype(int)
@@ -318,11 +417,17 @@ class Inputs:
             return "Inputs.isotropic()"
         if known["kind"] == "power_law":
             parts = [f"{known['exponent']:g}", f"dim={known['dim']}"]
-            parts += [f"resolution={known['resolution']}"] if known["resolution"] != 4 else []
+            parts += (
+                [f"resolution={known['resolution']}"]
+                if known["resolution"] != 4
+                else []
+            )
             parts += [f"trace={known['trace']:g}"] if known["trace"] is not None else []
             return f"Inputs.power_law({', '.join(parts)})"
         parts = [_few(self.variances)]
-        parts += [_few(self.fractions)] if self.dims is None else [f"dims={_few(self.dims)}"]
+        parts += (
+            [_few(self.fractions)] if self.dims is None else [f"dims={_few(self.dims)}"]
+        )
         return f"Inputs.blocks({', '.join(parts)})"
 
     @classmethod
@@ -333,11 +438,16 @@ class Inputs:
         apart = np.flatnonzero(-np.diff(values) > TOLERANCE * values[0]) + 1
         if len(apart) + 1 > blocks:
             bottom = max(float(values[-1]), FLOOR * float(values[0]))
-            height = np.log(np.maximum(values, bottom) / bottom) / max(np.log(values[0] / bottom), 1e-300)
+            height = np.log(np.maximum(values, bottom) / bottom) / max(
+                np.log(values[0] / bottom), 1e-300
+            )
             group = np.minimum((height * blocks).astype(int), blocks - 1)
             apart = np.flatnonzero(np.diff(group)) + 1
         pairs = list(itertools.pairwise([0, *apart.tolist(), len(values)]))
-        return cls.blocks([float(values[a:b].mean()) for a, b in pairs], dims=[b - a for a, b in pairs])
+        return cls.blocks(
+            [float(values[a:b].mean()) for a, b in pairs],
+            dims=[b - a for a, b in pairs],
+        )
 
 
 def centred(name: str, X: np.ndarray) -> np.ndarray:
@@ -351,7 +461,9 @@ def centred(name: str, X: np.ndarray) -> np.ndarray:
     require(fits, name, list(X.shape), "a matrix (n, d) of at least two rows")
     rows = X - X.mean(0)
     if np.abs(rows).max() <= 1e-12 * np.abs(X).max():
-        raise InputError(f"Argument `{name}` must hold rows that differ, but all of them are the same.")
+        raise InputError(
+            f"Argument `{name}` must hold rows that differ, but all of them are the same."
+        )
     return np.asarray(rows)
 
 
@@ -363,7 +475,10 @@ def _listed(name: str, value: object) -> list[object]:
 
 def _numbers(name: str, value: object) -> tuple[float, ...]:
     each = _listed(name, value)
-    return tuple(finite_number(name, x, accepted="finite numbers, one for each block") for x in each)
+    return tuple(
+        finite_number(name, x, accepted="finite numbers, one for each block")
+        for x in each
+    )
 
 
 def _power_means(exponent: float, edges: Sequence[int], total: float) -> list[float]:
@@ -381,8 +496,13 @@ def _power_means(exponent: float, edges: Sequence[int], total: float) -> list[fl
     beyond = low**power * (np.expm1(power * span) / power if power else span)
     scale = total / (values.sum() + beyond.sum())
     values *= scale
-    sums = [values[a:b].sum() + scale * rest for a, b, rest in zip(edges[:-1], edges[1:], beyond, strict=True)]
-    return [float(x / (b - a)) for x, a, b in zip(sums, edges[:-1], edges[1:], strict=True)]
+    sums = [
+        values[a:b].sum() + scale * rest
+        for a, b, rest in zip(edges[:-1], edges[1:], beyond, strict=True)
+    ]
+    return [
+        float(x / (b - a)) for x, a, b in zip(sums, edges[:-1], edges[1:], strict=True)
+    ]
 
 
 def _few(values: Sequence[float]) -> str:

@@ -65,7 +65,9 @@ class Law:
         try:
             nu = float(match[1])
         except ValueError:
-            raise InputError(f"Argument `noise_law` must be {accepted}, but got {short(text)}.") from None
+            raise InputError(
+                f"Argument `noise_law` must be {accepted}, but got {short(text)}."
+            ) from None
         require(math.isfinite(nu) and nu >= LEAST, "noise_law", text, accepted)
         return cls(f"student({nu:.15g})", nu)
 
@@ -95,7 +97,13 @@ class Law:
         s = x * _chebyshev(up, jnp.minimum((x / REACH) ** 2, 1.0))
         w = s**2 / self.nu
         small = w < 1e-8
-        return self._scale * s * jnp.sqrt(jnp.where(small, 1 + w / 2, jnp.expm1(w) / jnp.where(small, 1.0, w)))
+        return (
+            self._scale
+            * s
+            * jnp.sqrt(
+                jnp.where(small, 1 + w / 2, jnp.expm1(w) / jnp.where(small, 1.0, w))
+            )
+        )
 
     def to_normal(self, xi: Real) -> Real:
         """X = Φ⁻¹(F(ξ)); what lies beyond the support or the far tails is moved to their ends."""
@@ -106,14 +114,18 @@ class Law:
             tail = jnp.exp(-math.sqrt(2) * jnp.minimum(jnp.abs(xi), 100.0)) / 2
             return -jnp.sign(xi) * ndtri(tail)
         if self.name == "uniform":
-            return math.sqrt(2) * erfinv(jnp.clip(xi / math.sqrt(3), -1 + 1e-16, 1 - 1e-16))
+            return math.sqrt(2) * erfinv(
+                jnp.clip(xi / math.sqrt(3), -1 + 1e-16, 1 - 1e-16)
+            )
         if self.nu == math.inf:
             return xi
         _, down, end = _student(self.nu)
         t = jnp.clip(xi / self._scale, -1e150, 1e150)
         v = t**2 / self.nu
         small = v < 1e-8
-        s = t * jnp.sqrt(jnp.where(small, 1 - v / 2, jnp.log1p(v) / jnp.where(small, 1.0, v)))
+        s = t * jnp.sqrt(
+            jnp.where(small, 1 - v / 2, jnp.log1p(v) / jnp.where(small, 1.0, v))
+        )
         s = jnp.clip(s, -end, end)
         return s * _chebyshev(down, (s / end) ** 2)
 
@@ -147,7 +159,9 @@ def _chebyshev(coefficients: np.ndarray, u: Real) -> Real:
 
         # a loop that is written out would be computed again by every sum that its values enter
         each = coefficients[:0:-1].astype(jax.numpy.result_type(u))
-        b, c = jax.lax.scan(lambda bc, x: ((y * bc[0] - bc[1] + x, bc[0]), None), (b, c), each)[0]
+        b, c = jax.lax.scan(
+            lambda bc, x: ((y * bc[0] - bc[1] + x, bc[0]), None), (b, c), each
+        )[0]
     else:
         for coefficient in coefficients[:0:-1].tolist():
             b, c = y * b - c + coefficient, b
@@ -165,7 +179,9 @@ class LabelNoise:
     @classmethod
     def of(cls, law: str | Law, flips: float) -> LabelNoise:
         """From the arguments of a problem."""
-        q = finite_number("flips", flips, minimum=0.0, accepted="a probability in [0, 1/2]")
+        q = finite_number(
+            "flips", flips, minimum=0.0, accepted="a probability in [0, 1/2]"
+        )
         require(q <= 0.5, "flips", flips, "a probability in [0, 1/2]")
         return cls(law if isinstance(law, Law) else Law.of(law), q)
 
@@ -176,7 +192,11 @@ class LabelNoise:
 
     def again(self, spoilt: Spoilt, x: Any) -> Spoilt:
         """What an algorithm adds to labels, from normals x that are new at every visit."""
-        return Spoilt(spoilt.sign, spoilt.shift + math.sqrt(self.more) * x) if self.more else spoilt
+        return (
+            Spoilt(spoilt.sign, spoilt.shift + math.sqrt(self.more) * x)
+            if self.more
+            else spoilt
+        )
 
     @property
     def plain(self) -> bool:
@@ -191,7 +211,9 @@ class LabelNoise:
     @property
     def signs(self) -> list[tuple[float, float]]:
         """Chances and signs of the labels."""
-        return [(1 - self.flips, 1.0), (self.flips, -1.0)] if self.flips else [(1.0, 1.0)]
+        return (
+            [(1 - self.flips, 1.0), (self.flips, -1.0)] if self.flips else [(1.0, 1.0)]
+        )
 
     def spoil(self, x: Real, noise: Number) -> Spoilt:
         """What normals x do to labels at noise Δ. Cost O(1) per label."""
@@ -209,4 +231,6 @@ class LabelNoise:
         low = left < right
         tail = jnp.clip(jnp.where(low, left, right), 1e-300, 0.5)
         rest = jnp.where(low, 1.0, -1.0) * ndtri(tail)
-        return Spoilt(jnp.where(flipped, -1.0, 1.0), jnp.sqrt(noise) * self.law.from_normal(rest))
+        return Spoilt(
+            jnp.where(flipped, -1.0, 1.0), jnp.sqrt(noise) * self.law.from_normal(rest)
+        )

@@ -86,19 +86,30 @@ class Loss:
     def bounded(self) -> bool:
         """Whether e stays bounded however far out labels are, so that noise of any law has a mean push."""
         y = np.array([[-1e9], [1e9]])
-        return bool(np.abs(np.asarray(self.residual(y, np.linspace(-3.0, 3.0, 13)))).max() < 1e6)
+        return bool(
+            np.abs(np.asarray(self.residual(y, np.linspace(-3.0, 3.0, 13)))).max() < 1e6
+        )
 
     @cached_property
     def steep(self) -> bool:
         """Whether e grows exponentially with the output."""
-        return bool(np.abs(np.asarray(self.residual(np.array([1.0, -1.0]), np.array([-30.0, 30.0])))).max() > 1e9)
+        return bool(
+            np.abs(
+                np.asarray(
+                    self.residual(np.array([1.0, -1.0]), np.array([-30.0, 30.0]))
+                )
+            ).max()
+            > 1e9
+        )
 
     def levels(self, y: Number, f: Number) -> list[Number]:
         """Functions of labels ``y`` and outputs ``f`` that vanish at the kinks.
 
         Examples
         --------
-        >>> Loss("hinge", lambda y, f: y * (y * f < 1), kinks=(1.0,), margin=True).levels(-1.0, 0.5)
+        >>> Loss(
+        ...     "hinge", lambda y, f: y * (y * f < 1), kinks=(1.0,), margin=True
+        ... ).levels(-1.0, 0.5)
         [-1.5]
         """
         return [(y * f if self.margin else y - f) - kink for kink in self.kinks]
@@ -123,9 +134,22 @@ class Loss:
         if not isinstance(loss, Loss):
             word = loss.strip() if isinstance(loss, str) else loss
             own = _built_in(word)
-            return own or _LOSSES[choice("loss", word, [*BUILT_IN, "huber", "huber(δ)", *ALIASES, *_LOSSES])]
+            return (
+                own
+                or _LOSSES[
+                    choice(
+                        "loss",
+                        word,
+                        [*BUILT_IN, "huber", "huber(δ)", *ALIASES, *_LOSSES],
+                    )
+                ]
+            )
         if (_built_in(loss.name) or loss) != loss:
-            reject("loss", loss.name, "of another name where its residual is not that of the package's own loss")
+            reject(
+                "loss",
+                loss.name,
+                "of another name where its residual is not that of the package's own loss",
+            )
         return loss
 
     @property
@@ -137,9 +161,24 @@ class Loss:
 _PACKAGE = (
     Loss("squared", lambda y, f: y - f, 1.0, value=lambda y, f: (y - f) ** 2 / 2),
     Loss("correlation", lambda y, f: y + 0.0 * f, 0.0, value=lambda y, f: 1 - y * f),
-    Loss("logistic", lambda y, f: y * jax.nn.sigmoid(-y * f), value=lambda y, f: jax.nn.softplus(-y * f)),
-    Loss("hinge", lambda y, f: y * (y * f < 1), None, (1.0,), True, lambda y, f: jax.nn.relu(1 - y * f)),
-    Loss("exponential", lambda y, f: y * jax.numpy.exp(-y * f), value=lambda y, f: jax.numpy.exp(-y * f)),
+    Loss(
+        "logistic",
+        lambda y, f: y * jax.nn.sigmoid(-y * f),
+        value=lambda y, f: jax.nn.softplus(-y * f),
+    ),
+    Loss(
+        "hinge",
+        lambda y, f: y * (y * f < 1),
+        None,
+        (1.0,),
+        True,
+        lambda y, f: jax.nn.relu(1 - y * f),
+    ),
+    Loss(
+        "exponential",
+        lambda y, f: y * jax.numpy.exp(-y * f),
+        value=lambda y, f: jax.numpy.exp(-y * f),
+    ),
 )
 BUILT_IN = {loss.name: loss for loss in _PACKAGE}
 ALIASES = {"mse": "squared"}
@@ -173,8 +212,12 @@ def _built_in(word: object) -> Loss | None:
     try:
         delta = float(1 if match[1] is None else match[1])
     except ValueError:
-        raise InputError(f"Argument `loss` must be huber(δ) with a number δ > 0, but got {short(word)}.") from None
-    require(math.isfinite(delta) and delta > 0, "loss", word, "huber(δ) with a number δ > 0")
+        raise InputError(
+            f"Argument `loss` must be huber(δ) with a number δ > 0, but got {short(word)}."
+        ) from None
+    require(
+        math.isfinite(delta) and delta > 0, "loss", word, "huber(δ) with a number δ > 0"
+    )
     return _huber(delta)
 
 
@@ -207,7 +250,11 @@ def register_loss(
     True
     """
     if _built_in(identifier("name", name)) is not None:
-        reject("name", name, "another name: this one is a loss of the package, whose closed forms would be used for it")
+        reject(
+            "name",
+            name,
+            "another name: this one is a loss of the package, whose closed forms would be used for it",
+        )
     places, margin = finite_numbers("kinks", kinks), flag("margin", margin)
 
     def decorate(residual: LossFunction) -> LossFunction:
@@ -225,5 +272,7 @@ def _check(name: str, function: LossFunction) -> None:
     try:
         shape = jax.eval_shape(function, *[np.zeros(3, np.float32)] * 2).shape
     except Exception as error:
-        raise failed("loss", name, "an elementwise JAX function of y and f", error) from error
+        raise failed(
+            "loss", name, "an elementwise JAX function of y and f", error
+        ) from error
     require(shape == (3,), "loss", name, "an elementwise JAX function of y and f")

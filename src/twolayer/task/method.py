@@ -59,7 +59,14 @@ class Outcome:
     INTERRUPTED = "interrupted"
     NOT_FINITE = "not_finite"
 
-    CODES: ClassVar[tuple[str, ...]] = (OK, REACHED, DIVERGED, MAX_STEPS, INTERRUPTED, NOT_FINITE)
+    CODES: ClassVar[tuple[str, ...]] = (
+        OK,
+        REACHED,
+        DIVERGED,
+        MAX_STEPS,
+        INTERRUPTED,
+        NOT_FINITE,
+    )
     ADVICE: ClassVar[dict[str, str]] = {
         OK: "the run got to its last save point",
         REACHED: "the run stopped where the requested threshold was reached",
@@ -124,7 +131,9 @@ class Snapshot(NamedTuple):
 
     Examples
     --------
-    >>> one = Snapshot(Q=np.ones((4, 1, 1, 1)), M=np.zeros((4, 1, 1, 1)), a=np.ones((4, 1, 1)))
+    >>> one = Snapshot(
+    ...     Q=np.ones((4, 1, 1, 1)), M=np.zeros((4, 1, 1, 1)), a=np.ones((4, 1, 1))
+    ... )
     >>> one.M.shape, one.train_risk is None
     ((4, 1, 1, 1), True)
     """
@@ -141,9 +150,14 @@ class Snapshot(NamedTuple):
     M_block: np.ndarray | None = None
 
     @classmethod
-    def in_blocks(cls, inputs: Inputs, Q: np.ndarray, M: np.ndarray, a: np.ndarray) -> Snapshot:
+    def in_blocks(
+        cls, inputs: Inputs, Q: np.ndarray, M: np.ndarray, a: np.ndarray
+    ) -> Snapshot:
         """From overlaps in blocks, ``Q`` and ``M``, weighed by the variances of the ``inputs``; and the layer ``a``."""
-        one, other = (np.einsum("i,...ijl->...jl", np.asarray(inputs.variances), x) for x in (Q, M))
+        one, other = (
+            np.einsum("i,...ijl->...jl", np.asarray(inputs.variances), x)
+            for x in (Q, M)
+        )
         return cls(one, other, a, Q_block=Q, M_block=M)
 
 
@@ -201,7 +215,15 @@ class Task:
     --------
     >>> problem, algorithm = Problem("z1", "linear", width=2), SGD(lr="0.1/d")
     >>> start = Overlaps(Q=np.eye(2), M=[[0.5], [0.0]])
-    >>> task = Task(problem, algorithm, start, np.array([0, 10]), Clocks(problem, algorithm, 100), seeds=3, seed=0)
+    >>> task = Task(
+    ...     problem,
+    ...     algorithm,
+    ...     start,
+    ...     np.array([0, 10]),
+    ...     Clocks(problem, algorithm, 100),
+    ...     seeds=3,
+    ...     seed=0,
+    ... )
     >>> [x.shape for x in task.starts()], task.runs.tolist()
     ([(3, 2, 2), (3, 2, 1), (3, 2)], [0, 1, 2])
     """
@@ -234,7 +256,9 @@ class Task:
         rule = self.algorithm.rule
         if rule is None or not rule.relabels:
             return self
-        return dataclasses.replace(self, problem=self.problem.replace(noise=self.problem.noise + rule.relabels))
+        return dataclasses.replace(
+            self, problem=self.problem.replace(noise=self.problem.noise + rule.relabels)
+        )
 
     def starts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Q and M of the fields and a of every seed, with a leading seed axis."""
@@ -242,20 +266,28 @@ class Task:
         start = self.start.fields(self.problem.inputs)
         a = self.problem.a(self.seed) if start.a is None else start.a
         whole = ((start.Q, 2), (start.M, 2), (a, 1))
-        Q, M, a = (np.broadcast_to(x, (self.seeds, *x.shape[-axes:])).copy() for x, axes in whole)
+        Q, M, a = (
+            np.broadcast_to(x, (self.seeds, *x.shape[-axes:])).copy()
+            for x, axes in whole
+        )
         return Q, M, a
 
     def block_starts(self) -> tuple[np.ndarray, np.ndarray]:
         """Q (n, blocks, p, p) and M (n, blocks, p, k) of the rows in each block, of every seed."""
         assert isinstance(self.start, Overlaps)
-        Q, M = (np.broadcast_to(x, (self.seeds, *x.shape[-3:])).copy() for x in (self.start.Q, self.start.M))
+        Q, M = (
+            np.broadcast_to(x, (self.seeds, *x.shape[-3:])).copy()
+            for x in (self.start.Q, self.start.M)
+        )
         return Q, M
 
 
 def from_start(points: np.ndarray) -> tuple[np.ndarray, int]:
     """Save points with 0, and whether that was not among them: ``points`` and ``hidden`` of a `Task`."""
     hidden = int(points[0] > 0)
-    return (np.concatenate([np.zeros(1, points.dtype), points]) if hidden else points), hidden
+    return (
+        np.concatenate([np.zeros(1, points.dtype), points]) if hidden else points
+    ), hidden
 
 
 class Evolution(abc.ABC):
@@ -291,7 +323,9 @@ class Evolution(abc.ABC):
         """Overlaps of a ``state``, as one save point."""
 
     @abc.abstractmethod
-    def advance(self, state: object, first: int, tick: Callable[[float], None]) -> tuple[Any, Snapshot | Measure]:
+    def advance(
+        self, state: object, first: int, tick: Callable[[float], None]
+    ) -> tuple[Any, Snapshot | Measure]:
         """Go on with a ``state`` from save point number ``first``: the new state, and snapshots of the points passed.
 
         ``tick(x)`` reports the position x on the method's clock from time to time.
@@ -334,9 +368,15 @@ class Method(abc.ABC):
     stepwise: ClassVar[bool] = False
     papers: ClassVar[tuple[str, ...]] = ()
     takes_particles: ClassVar[bool] = False
-    hands_over: ClassVar[bool] = False  # whether a stage goes on from all that the one before it left
-    resumes: ClassVar[bool] = False  # whether a state and the steps to come are all that a run is
-    in_comparisons: ClassVar[bool] = True  # whether `compare` includes it without being asked
+    hands_over: ClassVar[bool] = (
+        False  # whether a stage goes on from all that the one before it left
+    )
+    resumes: ClassVar[bool] = (
+        False  # whether a state and the steps to come are all that a run is
+    )
+    in_comparisons: ClassVar[bool] = (
+        True  # whether `compare` includes it without being asked
+    )
 
     @property
     def name(self) -> str:
@@ -375,7 +415,9 @@ class Method(abc.ABC):
     @classmethod
     def answer(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Why not, for the inputs of ``problem`` or for anything else of it and of ``algorithm``; or None."""
-        return (None if problem.inputs.plain else cls.structure(problem, algorithm)) or cls.refusal(problem, algorithm)
+        return (
+            None if problem.inputs.plain else cls.structure(problem, algorithm)
+        ) or cls.refusal(problem, algorithm)
 
     @classmethod
     def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
@@ -385,7 +427,10 @@ class Method(abc.ABC):
     @classmethod
     def at(cls, dim: int | None) -> Method | None:
         """The method at ``dim``, its other knobs as they come; None where it needs a dimension and there is none."""
-        if all(f.name != "dim" or f.default is not dataclasses.MISSING for f in dataclasses.fields(cls)):
+        if all(
+            f.name != "dim" or f.default is not dataclasses.MISSING
+            for f in dataclasses.fields(cls)
+        ):
             return cls()
         return None if dim is None else cls(dim=dim)  # type: ignore[call-arg]
 
@@ -414,7 +459,9 @@ class Method(abc.ABC):
         """Exponent x such that this method's clock runs in units of d^x of the time t of an ``algorithm``."""
         return 0.0
 
-    def save_points(self, clocks: Clocks, time: End, steps: End, save: Save, alpha: End = None) -> np.ndarray:
+    def save_points(
+        self, clocks: Clocks, time: End, steps: End, save: Save, alpha: End = None
+    ) -> np.ndarray:
         """Save points on this method's clock: integer steps, or times (τ where there is a schedule).
 
         ``clocks`` are those of the run, ``time``, ``steps``, ``alpha`` and ``save`` what was given to `solve`.
@@ -425,7 +472,10 @@ class Method(abc.ABC):
 
     def describe(self) -> Json:
         """The knobs as plain values."""
-        return {"name": self.name, **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}}
+        return {
+            "name": self.name,
+            **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)},
+        }
 
 
 class Stackable(Method):
@@ -464,7 +514,9 @@ class Registry(Mapping[str, type[Method]]):
         if word not in HOMES:
             return self.own[word]
         module, name = HOMES[word]
-        found: type[Method] = getattr(importlib.import_module(f"twolayer.methods.{module}"), name)
+        found: type[Method] = getattr(
+            importlib.import_module(f"twolayer.methods.{module}"), name
+        )
         return found
 
     def __contains__(self, word: object) -> bool:
@@ -498,5 +550,9 @@ def register_method(cls: type[Method]) -> type[Method]:
     if word not in HOMES:
         METHODS.own[word] = cls
     elif cls.__module__ != f"twolayer.methods.{HOMES[word][0]}":
-        reject("cls", cls.__name__, "a class of another name: this one is a method of the package")
+        reject(
+            "cls",
+            cls.__name__,
+            "a class of another name: this one is a method of the package",
+        )
     return cls

@@ -57,7 +57,9 @@ def problem_html(problem: Problem) -> str:
     target = of_text(problem.target.name)
     formula = displayed(f"<mi>y</mi><mo>=</mo>{target}{NOISE if problem.noise else ''}")
     formula += f'<span style="padding:0 1em"></span>{displayed(STUDENT)}'
-    named = displayed(f"<mi>σ</mi><mo>(</mo><mi>z</mi><mo>)</mo><mo>=</mo>{of_text(sigma, 'z')}")
+    named = displayed(
+        f"<mi>σ</mi><mo>(</mo><mi>z</mi><mo>)</mo><mo>=</mo>{of_text(sigma, 'z')}"
+    )
     layer = problem.second_layer
     rows = [
         ("activation", escaped(sigma) if sigma in BUILT_IN else named),
@@ -86,8 +88,14 @@ def _functions(problem: Problem) -> str:
 def sgd_html(algorithm: SGD) -> str:
     """The step as a formula, what is not at its default, and the place in the plane of batch and rate."""
     known = algorithm.describe()
-    rows = [("lr", escaped(f"{algorithm.lr:.6g}")), ("batch", escaped(f"{algorithm.batch:.6g}"))]
-    rows += [("loss", escaped(known["loss"])), ("geometry", escaped(known["geometry"] + THEN[known["geometry"]]))]
+    rows = [
+        ("lr", escaped(f"{algorithm.lr:.6g}")),
+        ("batch", escaped(f"{algorithm.batch:.6g}")),
+    ]
+    rows += [
+        ("loss", escaped(known["loss"])),
+        ("geometry", escaped(known["geometry"] + THEN[known["geometry"]])),
+    ]
     for name in ("momentum", "weight_decay", "dataset", "train_second_layer"):
         if known[name]:
             rows.append((name.replace("_", " "), escaped(known[name])))
@@ -100,13 +108,29 @@ def _plane(mu: float, delta: float) -> str:
     right, low, top = max(2.0, mu + 0.3), min(0.0, delta - 0.2), max(1.5, delta + 0.3)
     grid = np.linspace(0.0, right, 41)
     line = np.where(1 - grid >= low, 1 - grid, np.nan)
-    return curves(grid, [line], ("μ   (batch d^μ, rate d^−δ)", "δ"), ["δ = 1 − μ"], (low, top), [(mu, delta)])
+    return curves(
+        grid,
+        [line],
+        ("μ   (batch d^μ, rate d^−δ)", "δ"),
+        ["δ = 1 − μ"],
+        (low, top),
+        [(mu, delta)],
+    )
 
 
 def schedule_html(schedule: Schedule) -> str:
     """Every factor with its formula, and their product against the clock where they share one."""
-    rows = [("factor", escaped(f"{factor:.6g}: {SHAPES[factor.name]}")) for factor in schedule.factors]
-    return card("Schedule", "", rows, _course(schedule), note="multiplied onto a law: x is the clock before a step")
+    rows = [
+        ("factor", escaped(f"{factor:.6g}: {SHAPES[factor.name]}"))
+        for factor in schedule.factors
+    ]
+    return card(
+        "Schedule",
+        "",
+        rows,
+        _course(schedule),
+        note="multiplied onto a law: x is the clock before a step",
+    )
 
 
 @float64
@@ -115,7 +139,11 @@ def _course(schedule: Schedule) -> str:
     clocks = {factor.clock for factor in schedule.factors}
     known = [{k: _length(v) for k, v in factor.lengths} for factor in schedule.factors]
     every = zip(schedule.factors, known, strict=True)
-    ends = [x for factor, own in every for x in (*factor.breaks(own), 5 * own.get("scale", 0.0))]
+    ends = [
+        x
+        for factor, own in every
+        for x in (*factor.breaks(own), 5 * own.get("scale", 0.0))
+    ]
     if len(clocks) > 1 or not any(ends):
         return ""
     x = np.linspace(0.0, 1.2 * max(ends), 121)
@@ -123,7 +151,11 @@ def _course(schedule: Schedule) -> str:
         [float(factor.form(at, **own, **dict(factor.numbers))) for at in x]
         for factor, own in zip(schedule.factors, known, strict=True)
     ]
-    laws = any(getattr(v, "exponent", 0) for factor in schedule.factors for _, v in factor.lengths)
+    laws = any(
+        getattr(v, "exponent", 0)
+        for factor in schedule.factors
+        for _, v in factor.lengths
+    )
     name = clocks.pop() + (f" at d = {DIM}" if laws else "")
     return curves(x, [np.prod(parts, axis=0)], (name, ""), ["factor"])
 
@@ -136,7 +168,12 @@ def overlaps_html(start: Overlaps) -> str:
     """Q and M as numbers and colours; of several starts the first, and how far they spread."""
     first = start[0] if start.batch else start
     if start.blocks:
-        rows = [("neurons", f"p = {start.p}, directions k = {start.k}, in {start.blocks} blocks of the inputs")]
+        rows = [
+            (
+                "neurons",
+                f"p = {start.p}, directions k = {start.k}, in {start.blocks} blocks of the inputs",
+            )
+        ]
         rows += [
             (f"{name} in block {i + 1}", matrix(x))
             for i in range(min(start.blocks, 4))

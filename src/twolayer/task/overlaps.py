@@ -14,14 +14,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from twolayer.numerics.arguments import Array, finite_array
-from twolayer.numerics.errors import InputError, choice, expect, positive_integer, require
+from twolayer.numerics.errors import (
+    InputError,
+    choice,
+    expect,
+    positive_integer,
+    require,
+)
 from twolayer.numerics.foreign_files import check_size
 from twolayer.numerics.roots import host_root
 from twolayer.numerics.tracing import traced
 from twolayer.task.inputs import Inputs
 from twolayer.task.problem import Problem
 
-__all__ = ["Overlaps", "check_room", "check_target", "pseudo_inverse", "rank_of", "register"]
+__all__ = [
+    "Overlaps",
+    "check_room",
+    "check_target",
+    "pseudo_inverse",
+    "rank_of",
+    "register",
+]
 
 TOLERANCE = 1e-8  # eigenvalues of P below this fraction of the largest count as zero
 LAWS = ("sphere", "hemisphere", "gaussian")
@@ -59,27 +72,60 @@ class Overlaps:
     dim: int | None
 
     def __init__(
-        self, Q: Array, M: Array, P: Array | None = None, a: Array | None = None, dim: int | None = None
+        self,
+        Q: Array,
+        M: Array,
+        P: Array | None = None,
+        a: Array | None = None,
+        dim: int | None = None,
     ) -> None:
         register()
         Q, M = finite_array("Q", Q), finite_array("M", M)
-        require(Q.ndim >= 2 and Q.shape[-1] == Q.shape[-2], "Q", Q, "square matrices (..., p, p)")
-        require(M.ndim == Q.ndim and M.shape[:-1] == Q.shape[:-1], "M", M, f"of shape {Q.shape[:-1]} + (k,)")
+        require(
+            Q.ndim >= 2 and Q.shape[-1] == Q.shape[-2],
+            "Q",
+            Q,
+            "square matrices (..., p, p)",
+        )
+        require(
+            M.ndim == Q.ndim and M.shape[:-1] == Q.shape[:-1],
+            "M",
+            M,
+            f"of shape {Q.shape[:-1]} + (k,)",
+        )
         k = M.shape[-1]
         P = np.eye(k) if P is None else finite_array("P", P)
         many = Q.shape[-3:-2] if P.ndim == 3 else ()
-        require(P.shape == (*many, k, k), "P", P, f"a {k} × {k} matrix" + (" for each block" if P.ndim == 3 else ""))
+        require(
+            P.shape == (*many, k, k),
+            "P",
+            P,
+            f"a {k} × {k} matrix" + (" for each block" if P.ndim == 3 else ""),
+        )
         if a is not None:
             a = finite_array("a", a)
             whole = (*Q.shape[: Q.ndim - 2 - len(many)], Q.shape[-1])
-            fits = a.ndim >= 1 and a.shape[-1] == Q.shape[-1] and (a.ndim == 1 or a.shape == whole)
+            fits = (
+                a.ndim >= 1
+                and a.shape[-1] == Q.shape[-1]
+                and (a.ndim == 1 or a.shape == whole)
+            )
             require(fits, "a", a, f"of shape {whole}")
-        if not traced(Q, M, P, a):  # what is traced has shapes but no values to check yet
+        if not traced(
+            Q, M, P, a
+        ):  # what is traced has shapes but no values to check yet
             Q, P, a = _checked(Q, M, P, a)
         if dim is not None:
             dim = positive_integer("dim", dim)
-            rank = k if traced(P) else sum(map(rank_of, P)) if P.ndim == 3 else rank_of(P)
-            require(dim >= rank, "dim", dim, f"at least the {rank} independent directions of the target")
+            rank = (
+                k if traced(P) else sum(map(rank_of, P)) if P.ndim == 3 else rank_of(P)
+            )
+            require(
+                dim >= rank,
+                "dim",
+                dim,
+                f"at least the {rank} independent directions of the target",
+            )
         for name, value in {"Q": Q, "M": M, "P": P, "a": a, "dim": dim}.items():
             object.__setattr__(self, name, value)
             if isinstance(value, np.ndarray):
@@ -110,7 +156,9 @@ class Overlaps:
 
         Examples
         --------
-        >>> start = Overlaps.in_blocks(Q=[[[0.4]], [[0.6]]], M=[[[0.1]], [[0.2]]], P=[[[0.5]], [[0.5]]])
+        >>> start = Overlaps.in_blocks(
+        ...     Q=[[[0.4]], [[0.6]]], M=[[[0.1]], [[0.2]]], P=[[[0.5]], [[0.5]]]
+        ... )
         >>> start.fields(Inputs.blocks([1.6, 0.6], [0.4, 0.6])).M.round(3).tolist()
         [[0.28]]
         """
@@ -181,7 +229,9 @@ class Overlaps:
 
         Examples
         --------
-        >>> start = Overlaps.random(Problem("He2(z1)", "He2", width=2), dim=10_000, seed=1)
+        >>> start = Overlaps.random(
+        ...     Problem("He2(z1)", "He2", width=2), dim=10_000, seed=1
+        ... )
         >>> start.Q.diagonal().round(12).tolist()
         [1.0, 1.0]
         """
@@ -194,17 +244,35 @@ class Overlaps:
         check_size("Argument `size`", 32 * count * problem.p * (problem.p + problem.k))
         runs = positive_integer("first", first, 0) + np.arange(count)
         if not problem.inputs.plain:
-            found = _random_in_blocks(problem, positive_integer("dim", dim), seed, runs, law, P)
+            found = _random_in_blocks(
+                problem, positive_integer("dim", dim), seed, runs, law, P
+            )
             return found[0] if size is None else found
-        require(P is None, "P", P, "None for inputs N(0, I): the target's overlaps are the `gram` of the problem")
+        require(
+            P is None,
+            "P",
+            P,
+            "None for inputs N(0, I): the target's overlaps are the `gram` of the problem",
+        )
         rank = rank_of(problem.P)
         dim = sum(problem.inputs.sizes(dim))
-        require(dim >= rank, "dim", dim, f"at least the {rank} independent directions of the target")
+        require(
+            dim >= rank,
+            "dim",
+            dim,
+            f"at least the {rank} independent directions of the target",
+        )
         p, rest = problem.p, dim - rank
         frame = factor_of(problem.P)[0]
-        A = random.host_normal(seed, random.Role.START, p * rank, 2 * runs).reshape(len(runs), p, rank)
+        A = random.host_normal(seed, random.Role.START, p * rank, 2 * runs).reshape(
+            len(runs), p, rank
+        )
         B = draw_factor(seed, random.Role.START, p, rest, 2 * runs + 1)
-        norm = np.full(A.shape[:2], np.sqrt(dim)) if law == "gaussian" else np.sqrt((A**2).sum(-1) + (B**2).sum(-1))
+        norm = (
+            np.full(A.shape[:2], np.sqrt(dim))
+            if law == "gaussian"
+            else np.sqrt((A**2).sum(-1) + (B**2).sum(-1))
+        )
         if law == "hemisphere":
             norm = np.where(A @ frame[0] < 0, -norm, norm)
         A, B = A / norm[..., None], B / norm[..., None]
@@ -218,7 +286,14 @@ class Overlaps:
         return cls(Q, M, problem.P, a, dim)
 
     @classmethod
-    def in_blocks(cls, Q: Array, M: Array, P: Array, a: Array | None = None, dim: int | None = None) -> Overlaps:
+    def in_blocks(
+        cls,
+        Q: Array,
+        M: Array,
+        P: Array,
+        a: Array | None = None,
+        dim: int | None = None,
+    ) -> Overlaps:
         """Overlaps for inputs of several variances: Gram matrices of the parts of all rows in each block.
 
         Parameters
@@ -236,7 +311,9 @@ class Overlaps:
 
         Examples
         --------
-        >>> Overlaps.in_blocks(Q=[[[0.4]], [[0.6]]], M=[[[0.1]], [[0.2]]], P=[[[0.5]], [[0.5]]])
+        >>> Overlaps.in_blocks(
+        ...     Q=[[[0.4]], [[0.6]]], M=[[[0.1]], [[0.2]]], P=[[[0.5]], [[0.5]]]
+        ... )
         Overlaps(p=1, k=1, blocks=2)
         """
         P, Q = finite_array("P", P), finite_array("Q", Q)
@@ -264,15 +341,27 @@ class Overlaps:
         return cls(W @ W.T, W @ W_star.T, W_star @ W_star.T, a, W.shape[1])
 
     @classmethod
-    def unchecked(cls, Q: object, M: object, P: object, a: object, dim: int | None = None) -> Overlaps:
+    def unchecked(
+        cls, Q: object, M: object, P: object, a: object, dim: int | None = None
+    ) -> Overlaps:
         """Overlaps from arrays of JAX, ``Q``, ``M``, ``P``, ``a`` and ``dim``, that are taken on trust."""
         return _unflatten(dim, (Q, M, P, a))
 
     def __getitem__(self, index: int | slice | np.ndarray) -> Overlaps:
         """One start, or some, of several."""
         if not self.batch:
-            raise InputError("Overlaps of a single start cannot be indexed: they have no leading axis.")
-        return _unflatten(self.dim, (self.Q[index], self.M[index], self.P, None if self.a is None else self.a[index]))
+            raise InputError(
+                "Overlaps of a single start cannot be indexed: they have no leading axis."
+            )
+        return _unflatten(
+            self.dim,
+            (
+                self.Q[index],
+                self.M[index],
+                self.P,
+                None if self.a is None else self.a[index],
+            ),
+        )
 
     def _repr_html_(self) -> str:
         from twolayer.task.notebook import overlaps_html
@@ -318,7 +407,11 @@ def check_room(name: str, sizes: Sequence[int], ranks: Sequence[int]) -> None:
 def check_target(name: str, problem: Problem, P: np.ndarray) -> None:
     """Refuse parts of a target whose fields have another covariance than the problem says.
 
-    >>> check_target("P", Problem("z1", "erf", inputs=Inputs.blocks([2, 1], [0.5, 0.5])), np.ones((2, 1, 1)))
+    >>> check_target(
+    ...     "P",
+    ...     Problem("z1", "erf", inputs=Inputs.blocks([2, 1], [0.5, 0.5])),
+    ...     np.ones((2, 1, 1)),
+    ... )
     Traceback (most recent call last):
     twolayer.InputError: Argument `P` must have Σ_i s_i P⁽ⁱ⁾ = [[1.0]], the `gram` of the problem, but has [[3.0]].
     """
@@ -335,46 +428,79 @@ def _checked(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Q and P made symmetric and a for every start, or the error that says why no vectors have these overlaps."""
     k = M.shape[-1]
-    require(np.allclose(Q, np.swapaxes(Q, -1, -2), atol=TOLERANCE), "Q", Q.tolist(), "symmetric")
-    require(np.allclose(P, np.swapaxes(P, -1, -2), atol=TOLERANCE), "P", P.tolist(), "symmetric")
+    require(
+        np.allclose(Q, np.swapaxes(Q, -1, -2), atol=TOLERANCE),
+        "Q",
+        Q.tolist(),
+        "symmetric",
+    )
+    require(
+        np.allclose(P, np.swapaxes(P, -1, -2), atol=TOLERANCE),
+        "P",
+        P.tolist(),
+        "symmetric",
+    )
     _check_positive("P", P, "P must be positive semidefinite")
     _check_positive("Q", Q, "Q must be positive semidefinite")
-    omega = np.block([[Q, M], [np.swapaxes(M, -1, -2), np.broadcast_to(P, (*Q.shape[:-2], k, k))]])
+    omega = np.block(
+        [[Q, M], [np.swapaxes(M, -1, -2), np.broadcast_to(P, (*Q.shape[:-2], k, k))]]
+    )
     _check_positive(
         "M",
         omega,
         "M must be compatible with Q and P (the covariance (Q, M; Mᵀ, P) is positive semidefinite)",
     )
-    layer = None if a is None else np.broadcast_to(a, (*Q.shape[: Q.ndim - P.ndim], Q.shape[-1]))
+    layer = (
+        None
+        if a is None
+        else np.broadcast_to(a, (*Q.shape[: Q.ndim - P.ndim], Q.shape[-1]))
+    )
     return (Q + np.swapaxes(Q, -1, -2)) / 2, (P + np.swapaxes(P, -1, -2)) / 2, layer
 
 
-def _target_in_blocks(problem: Problem, sizes: tuple[int, ...], seed: int) -> np.ndarray:
+def _target_in_blocks(
+    problem: Problem, sizes: tuple[int, ...], seed: int
+) -> np.ndarray:
     """P⁽ⁱ⁾ (blocks, k, k) of directions that are spread evenly over all dimensions, with Σ_i s_i P⁽ⁱ⁾ = P."""
     from twolayer.numerics import random
 
     s, d = np.asarray(problem.inputs.variances), sum(sizes)
     L = factor_of(problem.P)[0]
     rank = L.shape[1]
-    require(d >= rank, "dim", d, f"at least the {rank} independent directions of the target")
+    require(
+        d >= rank, "dim", d, f"at least the {rank} independent directions of the target"
+    )
     if min(sizes) >= rank:
         share = np.asarray(sizes) / d
         return np.asarray((share / (s @ share))[:, None, None] * problem.P)
     # a block of fewer dimensions than directions has those of rows drawn at random
     parts, at = [], 0
-    draws = random.host_normal(seed, random.Role.TARGET, rank * sum(n for n in sizes if n < rank))
+    draws = random.host_normal(
+        seed, random.Role.TARGET, rank * sum(n for n in sizes if n < rank)
+    )
     for n in sizes:
-        rows = draws[at : at + n * rank].reshape(rank, n) if n < rank else np.sqrt(n) * np.eye(rank)
+        rows = (
+            draws[at : at + n * rank].reshape(rank, n)
+            if n < rank
+            else np.sqrt(n) * np.eye(rank)
+        )
         at += n * rank if n < rank else 0
         parts.append(rows @ rows.T / d)
     even = np.stack(parts)
     values, vectors = np.linalg.eigh(np.einsum("i,ijl->jl", s, even))
-    require(values[0] > 1e-12 * values[-1], "dim", d, f"more, for the {rank} directions of the target to differ")
+    require(
+        values[0] > 1e-12 * values[-1],
+        "dim",
+        d,
+        f"more, for the {rank} directions of the target to differ",
+    )
     T = L @ (vectors / np.sqrt(values)) @ vectors.T
     return T @ even @ T.T
 
 
-def _random_in_blocks(problem: Problem, dim: int, seed: int, runs: np.ndarray, law: str, given: object) -> Overlaps:
+def _random_in_blocks(
+    problem: Problem, dim: int, seed: int, runs: np.ndarray, law: str, given: object
+) -> Overlaps:
     """Random starts for inputs of several variances, exact in law: rows are drawn without regard to the variances.
 
     In block i the coordinates along the target's parts are normals (p, k_i), and what is outside them has a Gram matrix
@@ -384,15 +510,34 @@ def _random_in_blocks(problem: Problem, dim: int, seed: int, runs: np.ndarray, l
     from twolayer.numerics.wishart import GramFactor, factor_from
 
     p, sizes = problem.p, problem.inputs.sizes(dim)
-    P = _target_in_blocks(problem, sizes, seed) if given is None else finite_array("P", given)
-    require(P.shape == (len(sizes), problem.k, problem.k), "P", P, f"an array {(len(sizes), problem.k, problem.k)}")
+    P = (
+        _target_in_blocks(problem, sizes, seed)
+        if given is None
+        else finite_array("P", given)
+    )
+    require(
+        P.shape == (len(sizes), problem.k, problem.k),
+        "P",
+        P,
+        f"an array {(len(sizes), problem.k, problem.k)}",
+    )
     check_target("P", problem, P)
     frames = [factor_of(one)[0] for one in P]
     ranks = [L.shape[1] for L in frames]
     check_room("P", sizes, ranks)
     outside = [GramFactor(p, n - r) for n, r in zip(sizes, ranks, strict=True)]
-    cuts = np.cumsum([n for r, factor in zip(ranks, outside, strict=True) for n in (p * r, factor.draws)])
-    pieces = np.split(random.host_normal(seed, random.Role.START, int(cuts[-1]), 2 * runs), cuts[:-1], axis=-1)
+    cuts = np.cumsum(
+        [
+            n
+            for r, factor in zip(ranks, outside, strict=True)
+            for n in (p * r, factor.draws)
+        ]
+    )
+    pieces = np.split(
+        random.host_normal(seed, random.Role.START, int(cuts[-1]), 2 * runs),
+        cuts[:-1],
+        axis=-1,
+    )
     rows = []
     for i, (r, factor) in enumerate(zip(ranks, outside, strict=True)):
         A = pieces[2 * i].reshape(len(runs), p, r)
@@ -400,18 +545,27 @@ def _random_in_blocks(problem: Problem, dim: int, seed: int, runs: np.ndarray, l
     square = sum((A**2).sum(-1) + (B**2).sum(-1) for A, B in rows)
     norm = np.full(square.shape, np.sqrt(dim)) if law == "gaussian" else np.sqrt(square)
     if law == "hemisphere":
-        first = sum(s * A @ L[0] for s, (A, _), L in zip(problem.inputs.variances, rows, frames, strict=True))
+        first = sum(
+            s * A @ L[0]
+            for s, (A, _), L in zip(problem.inputs.variances, rows, frames, strict=True)
+        )
         norm = np.where(first < 0, -norm, norm)
-    Q = np.stack([A @ A.swapaxes(-1, -2) + B @ B.swapaxes(-1, -2) for A, B in rows], axis=1)
+    Q = np.stack(
+        [A @ A.swapaxes(-1, -2) + B @ B.swapaxes(-1, -2) for A, B in rows], axis=1
+    )
     M = np.stack([A @ L.T for (A, _), L in zip(rows, frames, strict=True)], axis=1)
     scale = 1 / norm[:, None, :, None]
-    return Overlaps(Q * scale * scale.swapaxes(-1, -2), M * scale, P, problem.a(seed, runs), dim)
+    return Overlaps(
+        Q * scale * scale.swapaxes(-1, -2), M * scale, P, problem.a(seed, runs), dim
+    )
 
 
 def _check_positive(name: str, matrix: np.ndarray, message: str) -> None:
     lowest = float(np.linalg.eigvalsh(matrix).min())
     if lowest < -TOLERANCE * max(1.0, float(np.abs(matrix).max())):
-        raise InputError(f"Argument `{name}`: {message}, but its smallest eigenvalue is {lowest:.3g}.")
+        raise InputError(
+            f"Argument `{name}`: {message}, but its smallest eigenvalue is {lowest:.3g}."
+        )
 
 
 def _flatten(start: Overlaps) -> tuple[tuple[object, ...], int | None]:

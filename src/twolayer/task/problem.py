@@ -18,7 +18,13 @@ from twolayer.functions.activation import Activation, ActivationLike
 from twolayer.functions.normalisation import NORMALISATIONS, divisor
 from twolayer.functions.target import Target, TargetLike
 from twolayer.numerics.arguments import Array, Json, finite_array
-from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer, require
+from twolayer.numerics.errors import (
+    InputError,
+    choice,
+    finite_number,
+    positive_integer,
+    require,
+)
 from twolayer.task.inputs import Inputs
 from twolayer.task.labels import LabelNoise
 
@@ -90,10 +96,17 @@ class Problem:
         inputs: Inputs | Json | None = None,
     ) -> None:
         width = positive_integer("width", width)
-        noise = finite_number("noise", noise, minimum=0.0, accepted="a finite variance Δ ≥ 0")
+        noise = finite_number(
+            "noise", noise, minimum=0.0, accepted="a finite variance Δ ≥ 0"
+        )
         if not isinstance(second_layer, str):
             a = finite_array("second_layer", second_layer).ravel()
-            require(a.size == width, "second_layer", second_layer, f"{width} numbers, one for each neuron")
+            require(
+                a.size == width,
+                "second_layer",
+                second_layer,
+                f"{width} numbers, one for each neuron",
+            )
             layer: str | tuple[float, ...] = tuple(a.tolist())
         else:
             layer = choice("second_layer", second_layer, SECOND_LAYERS)
@@ -144,13 +157,19 @@ class Problem:
         [1.0, -1.0, 2.0]
         """
         if not isinstance(self.second_layer, str):
-            return np.broadcast_to(np.asarray(self.second_layer, dtype=float), (*np.shape(run), self.p)).copy()
+            return np.broadcast_to(
+                np.asarray(self.second_layer, dtype=float), (*np.shape(run), self.p)
+            ).copy()
         if self.second_layer == "ones":
             return np.ones((*np.shape(run), self.p))
         from twolayer.numerics import random
 
         draws = random.host_normal(seed, random.Role.SECOND_LAYER, self.p, run)
-        return draws if self.second_layer == "gaussian" else np.where(draws >= 0, 1.0, -1.0)
+        return (
+            draws
+            if self.second_layer == "gaussian"
+            else np.where(draws >= 0, 1.0, -1.0)
+        )
 
     def require_isotropic(self, what: str) -> None:
         """Refuse inputs other than N(0, I) for ``what``, formulas that hold for these alone."""
@@ -188,10 +207,18 @@ class Problem:
             "activation": repr(self.activation.name),
             "width": str(self.width),
             "noise": f"{self.noise:g}",
-            "gram": "" if np.array_equal(self.P, np.eye(self.k)) else str(self.P.tolist()),
-            "second_layer": "" if self.second_layer == "ones" else repr(self.second_layer),
-            "normalisation": "" if self.normalisation == "mean" else repr(self.normalisation),
-            "noise_law": "" if self.labels.law.name == "gaussian" else repr(self.labels.law.name),
+            "gram": ""
+            if np.array_equal(self.P, np.eye(self.k))
+            else str(self.P.tolist()),
+            "second_layer": ""
+            if self.second_layer == "ones"
+            else repr(self.second_layer),
+            "normalisation": ""
+            if self.normalisation == "mean"
+            else repr(self.normalisation),
+            "noise_law": ""
+            if self.labels.law.name == "gaussian"
+            else repr(self.labels.law.name),
             "flips": f"{self.labels.flips:g}" if self.labels.flips else "",
             "inputs": "" if self.inputs.plain else repr(self.inputs),
         }
@@ -202,9 +229,16 @@ def _gram(gram: object, k: int) -> np.ndarray:
     if gram is None:
         return np.eye(k)
     P = finite_array("gram", gram)
-    require(P.shape == (k, k), "gram", gram, f"a {k} × {k} matrix, one row for each direction of the target")
+    require(
+        P.shape == (k, k),
+        "gram",
+        gram,
+        f"a {k} × {k} matrix, one row for each direction of the target",
+    )
     require(np.allclose(P, P.T, atol=1e-10), "gram", gram, "symmetric")
     lowest = float(np.linalg.eigvalsh(P)[0])
     if lowest < -1e-10 * max(1.0, float(np.abs(P).max())):
-        raise InputError(f"Argument `gram` must be positive semidefinite, but its smallest eigenvalue is {lowest:.3g}.")
+        raise InputError(
+            f"Argument `gram` must be positive semidefinite, but its smallest eigenvalue is {lowest:.3g}."
+        )
     return (P + P.T) / 2

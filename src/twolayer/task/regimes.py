@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from twolayer.task.algorithm import SGD
 
-__all__ = ["Regime", "has_memory_theory", "instead_of_memory", "layers_apart", "memory_beyond", "regime_of"]
+__all__ = [
+    "Regime",
+    "has_memory_theory",
+    "instead_of_memory",
+    "layers_apart",
+    "memory_beyond",
+    "regime_of",
+]
 
 TOLERANCE = 1e-9
 
@@ -101,11 +108,18 @@ def has_memory_theory(algorithm: SGD) -> bool:
     """Whether reused samples have a limit of finitely many steps: lr of order one, batch and dataset of order d.
 
     >>> from twolayer.task.algorithm import SGD
-    >>> has_memory_theory(SGD(lr=0.2, batch="d", dataset="2*d")), has_memory_theory(SGD(lr="0.2/d", dataset="2*d"))
+    >>> (
+    ...     has_memory_theory(SGD(lr=0.2, batch="d", dataset="2*d")),
+    ...     has_memory_theory(SGD(lr="0.2/d", dataset="2*d")),
+    ... )
     (True, False)
     """
     samples = algorithm.batch if algorithm.dataset is None else algorithm.dataset
-    return (algorithm.lr.exponent, algorithm.batch.exponent, samples.exponent) == (0, 1, 1)
+    return (algorithm.lr.exponent, algorithm.batch.exponent, samples.exponent) == (
+        0,
+        1,
+        1,
+    )
 
 
 def instead_of_memory(algorithm: SGD) -> str:

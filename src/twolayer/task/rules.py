@@ -82,7 +82,17 @@ class Sight(NamedTuple):
     Examples
     --------
     >>> g = np.array([[3.0, 4.0]])
-    >>> seen = Sight(g, np.zeros((1, 2)), np.ones(1), np.ones(1), lambda g, rate: rate * g, lambda at: g, 2.0, 1.0, 0.1)
+    >>> seen = Sight(
+    ...     g,
+    ...     np.zeros((1, 2)),
+    ...     np.ones(1),
+    ...     np.ones(1),
+    ...     lambda g, rate: rate * g,
+    ...     lambda at: g,
+    ...     2.0,
+    ...     1.0,
+    ...     0.1,
+    ... )
     >>> float(seen.norm[0, 0]), bool(abs(clip(1.0).push(seen) - g / 5).max() < 1e-6)
     (5.0, True)
     """
@@ -184,7 +194,11 @@ class Rule:
     @property
     def single(self) -> bool:
         """Whether it is a rule of single samples: what it makes of a batch is the mean of what it makes of each."""
-        return bool(self.push is not None or self.relabels) and not self.coordinates and not self.jitter
+        return (
+            bool(self.push is not None or self.relabels)
+            and not self.coordinates
+            and not self.jitter
+        )
 
     @cached_property
     def bounded(self) -> bool:
@@ -193,7 +207,17 @@ class Rule:
             return False
         e = np.array([-FAR, FAR])
         g = e[:, None] * np.array([1.0, -0.7])
-        sight = Sight(g, np.zeros_like(g), e, np.ones(2), lambda g, rate: rate * g, lambda fields: g, 2.0, 1.0, 1.0)
+        sight = Sight(
+            g,
+            np.zeros_like(g),
+            e,
+            np.ones(2),
+            lambda g, rate: rate * g,
+            lambda fields: g,
+            2.0,
+            1.0,
+            1.0,
+        )
         return bool(np.abs(np.asarray(self.push(sight))).max() < math.sqrt(FAR))
 
     @classmethod
@@ -208,7 +232,9 @@ class Rule:
         if value is None or isinstance(value, Rule):
             return value
         if not isinstance(value, str):
-            reject("rule", value, "a rule such as tl.rules.clip(0.25), its text, or None")
+            reject(
+                "rule", value, "a rule such as tl.rules.clip(0.25), its text, or None"
+            )
         return _read(value)
 
     def __str__(self) -> str:
@@ -245,7 +271,9 @@ def driven(loss: Loss, rule: Rule | None, batch: Scaling, lr: Scaling) -> Loss:
         return loss
     name = f"{loss.name} with {rule}"
     numbers = (rule, batch.coefficient, lr.coefficient, loss.student)
-    return RuledLoss(name, loss.residual, None, loss.kinks, loss.margin, loss.value, *numbers)
+    return RuledLoss(
+        name, loss.residual, None, loss.kinks, loss.margin, loss.value, *numbers
+    )
 
 
 def _positive(name: str, value: object) -> float:
@@ -278,13 +306,23 @@ def clip(threshold: float) -> Rule:
     def smoothed(mean: Number, width: Number) -> tuple[Real, Real]:
         width = jnp.maximum(width, NARROW)
         ends = [(end - mean) / width for end in (-c, c)]
-        (below, upto), (low, high) = ([f(x) for x in ends] for f in (special.ndtr, _density))
+        (below, upto), (low, high) = (
+            [f(x) for x in ends] for f in (special.ndtr, _density)
+        )
         inside, slope = upto - below, width * (low - high)
         beyond = special.ndtr(-ends[1])
-        square = (mean**2 + width**2) * inside + 2 * mean * slope + width**2 * (ends[0] * low - ends[1] * high)
-        return mean * inside + slope + c * (beyond - below), square + c**2 * (beyond + below)
+        square = (
+            (mean**2 + width**2) * inside
+            + 2 * mean * slope
+            + width**2 * (ends[0] * low - ends[1] * high)
+        )
+        return mean * inside + slope + c * (beyond - below), square + c**2 * (
+            beyond + below
+        )
 
-    return Rule("clip", (("threshold", c),), push, (-c, c), sizes=True, smoothed=smoothed)
+    return Rule(
+        "clip", (("threshold", c),), push, (-c, c), sizes=True, smoothed=smoothed
+    )
 
 
 def _density(x: Number) -> jax.Array:
@@ -306,7 +344,9 @@ def normalised() -> Rule:
         return jnp.where(size > 0, x.g / jnp.where(size > 0, size, 1.0), 0.0)
 
     def smoothed(mean: Number, width: Number) -> tuple[Real, Real]:
-        return special.erf(mean / (math.sqrt(2) * jnp.maximum(width, NARROW))), jnp.ones_like(mean)
+        return special.erf(
+            mean / (math.sqrt(2) * jnp.maximum(width, NARROW))
+        ), jnp.ones_like(mean)
 
     return Rule("normalised", (), push, (0.0,), sizes=True, smoothed=smoothed)
 
@@ -330,7 +370,9 @@ def polyak(c: float = 1.0) -> Rule:
 
     def push(x: Sight) -> Real:
         largest = 2 * c * x.rate * x.norm**2 * x.length**2
-        return x.g * jnp.minimum(1.0, x.p**2 * x.e[..., None] ** 2 / jnp.maximum(largest, TINY))
+        return x.g * jnp.minimum(
+            1.0, x.p**2 * x.e[..., None] ** 2 / jnp.maximum(largest, TINY)
+        )
 
     return Rule("polyak", (("c", c),), push, sizes=True)
 
@@ -352,8 +394,17 @@ def lookahead(lr: Law) -> Rule:
     Rule(lookahead(1.5/d))
     """
     law = Scaling.of(lr, "lr")
-    if law.exponent != -1 or law.schedule is not None or not math.isfinite(law.coefficient) or law.coefficient == 0:
-        reject("lr", lr, "a law such as 1.5/d, with which the fields of a sample move by order one")
+    if (
+        law.exponent != -1
+        or law.schedule is not None
+        or not math.isfinite(law.coefficient)
+        or law.coefficient == 0
+    ):
+        reject(
+            "lr",
+            lr,
+            "a law such as 1.5/d, with which the fields of a sample move by order one",
+        )
 
     def push(x: Sight) -> Real:
         return x.at(x.fields + x.shift(x.g, law.coefficient))
@@ -398,7 +449,9 @@ def private(std: float, threshold: float | None = None) -> Rule:
     if threshold is None:
         return Rule("private", (("std", std),), jitter=std)
     cut = clip(threshold)
-    return dataclasses.replace(cut, name="private", arguments=(("std", std), *cut.arguments), jitter=std)
+    return dataclasses.replace(
+        cut, name="private", arguments=(("std", std), *cut.arguments), jitter=std
+    )
 
 
 def label_noise(variance: float) -> Rule:
@@ -436,7 +489,9 @@ def adagrad_norm(b0: float = 1.0) -> Rule:
     >>> adagrad_norm(0.7)
     Rule(adagrad_norm(0.7))
     """
-    return Rule("adagrad_norm", (("b0", _positive("b0", b0)),), adapts=_positive("b0", b0))
+    return Rule(
+        "adagrad_norm", (("b0", _positive("b0", b0)),), adapts=_positive("b0", b0)
+    )
 
 
 def sign() -> Rule:
@@ -449,7 +504,14 @@ def sign() -> Rule:
     >>> sign().coordinates
     'sign'
     """
-    return Rule("sign", (), lambda x: jnp.sign(x.g), (0.0,), coordinates="sign", drift=math.sqrt(2 / math.pi))
+    return Rule(
+        "sign",
+        (),
+        lambda x: jnp.sign(x.g),
+        (0.0,),
+        coordinates="sign",
+        drift=math.sqrt(2 / math.pi),
+    )
 
 
 def adam(beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> Rule:
@@ -470,7 +532,11 @@ def adam(beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> Rul
     for name, value in (("beta1", beta1), ("beta2", beta2)):
         number = finite_number(name, value, minimum=0.0, accepted="a number in [0, 1)")
         require(number < 1, name, value, "a number in [0, 1)")
-    numbers = (("beta1", float(beta1)), ("beta2", float(beta2)), ("epsilon", _positive("epsilon", epsilon)))
+    numbers = (
+        ("beta1", float(beta1)),
+        ("beta2", float(beta2)),
+        ("epsilon", _positive("epsilon", epsilon)),
+    )
     return Rule("adam", numbers, coordinates="adam")
 
 
@@ -493,7 +559,9 @@ def formula(text: str) -> Rule:
         reject("text", text, "a formula such as 'g/(1 + norm)'")
     names = ("norm", "g", "e", "r", "p")
     places = {name: f"z{i + 1}" for i, name in enumerate(names)}
-    tree = parsed(text, "rule", "a formula in g, e, r, norm and p, such as 'g/(1 + norm)'")
+    tree = parsed(
+        text, "rule", "a formula in g, e, r, norm and p, such as 'g/(1 + norm)'"
+    )
     found = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     words = {node.id for node in found}
     for word in words - set(names) - set(FUNCTIONS):
@@ -506,7 +574,13 @@ def formula(text: str) -> Rule:
 
     def push(x: Sight) -> Real:
         size = x.length**2
-        values = dict(zip(places.values(), (x.norm, x.g, x.e[..., None], size, float(x.p)), strict=True))
+        values = dict(
+            zip(
+                places.values(),
+                (x.norm, x.g, x.e[..., None], size, float(x.p)),
+                strict=True,
+            )
+        )
         return expression(**values) * jnp.ones_like(x.g)
 
     return Rule("formula", (("text", text),), push, sizes="r" in words)
@@ -551,7 +625,11 @@ def register_rule(
     """
     if identifier("name", name) in MAKERS:
         reject("name", name, "an identifier that is no rule of the package")
-    places, sizes, products = finite_numbers("kinks", kinks), flag("sizes", sizes), flag("products", products)
+    places, sizes, products = (
+        finite_numbers("kinks", kinks),
+        flag("sizes", sizes),
+        flag("products", products),
+    )
 
     def decorate(push: Push) -> Push:
         _OWN[name] = Rule(name, (), push, places, sizes, products, draws=random)
@@ -569,9 +647,17 @@ def _read(text: str) -> Rule:
         reject("rule", text, accepted)
     name = call.func.id
     if name in _OWN:
-        require(not call.args and not call.keywords, "rule", text, f"{name}(), which takes no arguments")
+        require(
+            not call.args and not call.keywords,
+            "rule",
+            text,
+            f"{name}(), which takes no arguments",
+        )
         return _OWN[name]
     for keyword in call.keywords if name in MAKERS else ():
         choice("rule", str(keyword.arg), inspect.signature(MAKERS[name]).parameters)
-    known = {**MAKERS, **dict.fromkeys(_OWN, Rule)}  # own ones for the list of names alone
+    known = {
+        **MAKERS,
+        **dict.fromkeys(_OWN, Rule),
+    }  # own ones for the list of names alone
     return called("rule", known, call, text.strip(), "rule")

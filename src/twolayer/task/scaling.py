@@ -78,7 +78,11 @@ class Scaling:
         if isinstance(value, str):
             law = _monomial(parse(value, "d", argument).tree)
             if law is None:
-                reject(argument, value, "a single power law such as '0.2/d', '2*d**1.5' or '64'")
+                reject(
+                    argument,
+                    value,
+                    "a single power law such as '0.2/d', '2*d**1.5' or '64'",
+                )
             return law
         reject(argument, value, "a number or a scaling law such as 0.2/d")
 
@@ -87,16 +91,24 @@ class Scaling:
     @property
     def plain(self) -> Scaling:
         """The law without its schedule."""
-        return self if self.schedule is None else Scaling(self.coefficient, self.exponent)
+        return (
+            self if self.schedule is None else Scaling(self.coefficient, self.exponent)
+        )
 
     def __mul__(self, other: object) -> Scaling:
         if isinstance(other, Scaling):
-            law = Scaling(self.coefficient * other.coefficient, self.exponent + other.exponent)
+            law = Scaling(
+                self.coefficient * other.coefficient, self.exponent + other.exponent
+            )
             for part in (self.schedule, other.schedule):
                 law = law if part is None else law * part
             return law
         number = _number(other)
-        return NotImplemented if number is None else Scaling(self.coefficient * number, self.exponent, self.schedule)
+        return (
+            NotImplemented
+            if number is None
+            else Scaling(self.coefficient * number, self.exponent, self.schedule)
+        )
 
     __rmul__ = __mul__
 
@@ -112,13 +124,17 @@ class Scaling:
 
     def __pow__(self, power: float) -> Scaling:
         if self.schedule is not None:
-            raise InputError(f"A law with a schedule has no powers and is no divisor, but got {self}.")
+            raise InputError(
+                f"A law with a schedule has no powers and is no divisor, but got {self}."
+            )
         if traced(self.coefficient):
             return Scaling(self.coefficient**power, self.exponent * power)
         if self.coefficient == 0 and power < 0:
             raise InputError("A scaling law with coefficient 0 cannot be inverted.")
         if self.coefficient < 0 and power != int(power):
-            raise InputError(f"A scaling law with a negative coefficient has no power {power:g}.")
+            raise InputError(
+                f"A scaling law with a negative coefficient has no power {power:g}."
+            )
         return Scaling(_power(self.coefficient, power), self.exponent * power)
 
     def __neg__(self) -> Scaling:
@@ -127,7 +143,9 @@ class Scaling:
     def __str__(self) -> str:
         if self.schedule is not None:
             return f"{self.plain} * {self.schedule}"
-        return self._written("…" if traced(self.coefficient) else _shortest(self.coefficient))
+        return self._written(
+            "…" if traced(self.coefficient) else _shortest(self.coefficient)
+        )
 
     def __format__(self, spec: str) -> str:
         """The law with its numbers in the given format, such as ``.3g``; as text without one."""
@@ -152,7 +170,9 @@ def _number(value: object) -> Any:
     """A number as a float, or as what JAX traces in its place; None for anything else."""
     if traced(value):
         return value
-    single = isinstance(value, numbers.Real) or (hasattr(value, "dtype") and getattr(value, "ndim", 1) == 0)
+    single = isinstance(value, numbers.Real) or (
+        hasattr(value, "dtype") and getattr(value, "ndim", 1) == 0
+    )
     try:
         return float(value) if single else None  # type: ignore[arg-type]
     except (TypeError, ValueError):  # dates and words of NumPy
@@ -161,7 +181,10 @@ def _number(value: object) -> Any:
 
 def _shortest(value: float) -> str:
     """The fewest digits that read back as the same number."""
-    return min((f"{value:.{n}g}" for n in range(1, 18)), key=lambda t: (float(t) != value, len(t)))
+    return min(
+        (f"{value:.{n}g}" for n in range(1, 18)),
+        key=lambda t: (float(t) != value, len(t)),
+    )
 
 
 def _power(base: float, exponent: float) -> float:
@@ -188,7 +211,11 @@ def _monomial(node: Node) -> Scaling | None:
             return None if law is None else law**exponent
         case Binary("*" | "/" as op, left, right):
             first, second = _monomial(left), _monomial(right)
-            if first is None or second is None or (op == "/" and second.coefficient == 0):
+            if (
+                first is None
+                or second is None
+                or (op == "/" and second.coefficient == 0)
+            ):
                 return None
             return first * second if op == "*" else first / second
     return None
@@ -204,7 +231,11 @@ def positive_law(value: object, argument: str) -> Scaling:
     law = Scaling.of(value, argument)
     if traced(law.coefficient):
         return law
-    if not (math.isfinite(law.coefficient) and law.coefficient > 0 and math.isfinite(law.exponent)):
+    if not (
+        math.isfinite(law.coefficient)
+        and law.coefficient > 0
+        and math.isfinite(law.exponent)
+    ):
         reject(argument, value, "a positive number or scaling law such as 0.2/d")
     return law
 

@@ -84,4 +84,9 @@ class Tempo(eqx.Module):
             eqx.tree_at(lambda c: c.ends, c, e, is_leaf=lambda x: x is None)
             for c, e in zip(self.courses, ends, strict=True)
         ]
-        return Tempo(tuple(courses[: len(self.lr)]), tuple(courses[len(self.lr) :]), self.count, self.whole)
+        return Tempo(
+            tuple(courses[: len(self.lr)]),
+            tuple(courses[len(self.lr) :]),
+            self.count,
+            self.whole,
+        )

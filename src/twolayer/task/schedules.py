@@ -24,7 +24,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 
 from twolayer.numerics.arguments import Array, ArrayFunction, Options
-from twolayer.numerics.errors import InputError, choice, closest, finite_number, finite_numbers, reject, require
+from twolayer.numerics.errors import (
+    InputError,
+    choice,
+    closest,
+    finite_number,
+    finite_numbers,
+    reject,
+    require,
+)
 from twolayer.numerics.lazy_modules import Later
 from twolayer.numerics.tracing import traced
 from twolayer.task.scaling import Scaling, positive_law
@@ -46,7 +54,11 @@ Law: TypeAlias = "float | str | Scaling | Schedule"
 
 def _namespace(x: object) -> ModuleType:
     """NumPy for numbers of the host, JAX for those of compiled code."""
-    return np if isinstance(x, float | int | np.ndarray | np.generic) and not traced(x) else jnp
+    return (
+        np
+        if isinstance(x, float | int | np.ndarray | np.generic) and not traced(x)
+        else jnp
+    )
 
 
 def _part(x: Number, after: Number, horizon: Number) -> Number:
@@ -55,7 +67,10 @@ def _part(x: Number, after: Number, horizon: Number) -> Number:
 
 
 def _cosine(x: Number, horizon: Number, floor: Number, after: Number) -> Number:
-    return floor + (1 - floor) * (1 + _namespace(x).cos(math.pi * _part(x, after, horizon))) / 2
+    return (
+        floor
+        + (1 - floor) * (1 + _namespace(x).cos(math.pi * _part(x, after, horizon))) / 2
+    )
 
 
 def _linear(x: Number, horizon: Number, floor: Number, after: Number) -> Number:
@@ -110,14 +125,18 @@ class Factor:
             found = list(self.bends)
         else:
             after = lengths.get("after", 0.0)
-            found = [after] + ([after + lengths["horizon"]] if "horizon" in lengths else [])
+            found = [after] + (
+                [after + lengths["horizon"]] if "horizon" in lengths else []
+            )
         return sorted({float(x) for x in found if x > 0})
 
     @property
     def constant(self) -> float | None:
         """The value of a factor that never changes, or None; of a function of the user's nothing is known."""
         numbers = dict(self.numbers)
-        values = numbers.get("values", (1.0, numbers["floor"]) if "floor" in numbers else ())
+        values = numbers.get(
+            "values", (1.0, numbers["floor"]) if "floor" in numbers else ()
+        )
         if traced(*values) or traced(numbers.get("exponent")):
             return None
         if values and all(x == values[0] for x in values):
@@ -130,14 +149,21 @@ class Factor:
     def __format__(self, spec: str) -> str:
         if self.name == "custom":
             return f"custom(<function {getattr(self.form, '__name__', 'of yours')}>, clock={self.clock!r})"
-        given = [(k, v) for k, v in (*self.lengths, *self.numbers) if (self.name, k, v) not in DEFAULTS]
+        given = [
+            (k, v)
+            for k, v in (*self.lengths, *self.numbers)
+            if (self.name, k, v) not in DEFAULTS
+        ]
         words = [f"{k}={written(v, spec)}" for k, v in given]
         return f"{self.name}({', '.join([*words, f'clock={self.clock!r}'])})"
 
 
 DEFAULTS = {
     *((name, "floor", 0.0) for name in ("cosine", "linear", "warmup")),
-    *((name, "after", Scaling(0.0)) for name in ("cosine", "linear", "power", "inverse")),
+    *(
+        (name, "after", Scaling(0.0))
+        for name in ("cosine", "linear", "power", "inverse")
+    ),
     ("inverse", "exponent", 1.0),
 }
 
@@ -176,7 +202,11 @@ class Schedule:
             scale = math.prod(value for _, value in known if value is not None)
             factors = () if other.schedule is None else other.schedule.factors
             factors += tuple(factor for factor, value in known if value is None)
-            return Scaling(other.coefficient * scale, other.exponent, Schedule(factors) if factors else None)
+            return Scaling(
+                other.coefficient * scale,
+                other.exponent,
+                Schedule(factors) if factors else None,
+            )
         if isinstance(other, str) or not np.isscalar(other):
             return NotImplemented
         return self * Scaling.of(other)
@@ -216,17 +246,29 @@ def _length(name: str, value: object, positive: bool = True) -> Scaling:
 
 
 def _share(name: str, value: object) -> float:
-    return finite_number(name, value, minimum=0.0, accepted="a finite number ≥ 0: learning rates and batches are")
+    return finite_number(
+        name,
+        value,
+        minimum=0.0,
+        accepted="a finite number ≥ 0: learning rates and batches are",
+    )
 
 
 def _one(name: str, clock: str, lengths: Options, **numbers: object) -> Schedule:
     """A schedule of one factor; its lengths are checked here, but for the places of `_points`."""
-    laws = {k: v if k == "at" else _length(k, v, positive=k != "after") for k, v in lengths.items()}
+    laws = {
+        k: v if k == "at" else _length(k, v, positive=k != "after")
+        for k, v in lengths.items()
+    }
     choice("clock", clock, CLOCKS)
-    return Schedule((Factor(name, clock, tuple(laws.items()), tuple(numbers.items()), FORMS[name]),))
+    return Schedule(
+        (Factor(name, clock, tuple(laws.items()), tuple(numbers.items()), FORMS[name]),)
+    )
 
 
-def cosine(horizon: Length, floor: float = 0.0, after: Length = 0.0, clock: str = "alpha") -> Schedule:
+def cosine(
+    horizon: Length, floor: float = 0.0, after: Length = 0.0, clock: str = "alpha"
+) -> Schedule:
     """From 1 to ``floor`` along half a period of a cosine, and constant from then on.
 
     Parameters
@@ -244,10 +286,17 @@ def cosine(horizon: Length, floor: float = 0.0, after: Length = 0.0, clock: str 
     >>> 0.2 / d * cosine(horizon=5)
     Scaling(0.2/d * cosine(horizon=5, clock='alpha'))
     """
-    return _one("cosine", clock, {"horizon": horizon, "after": after}, floor=_share("floor", floor))
+    return _one(
+        "cosine",
+        clock,
+        {"horizon": horizon, "after": after},
+        floor=_share("floor", floor),
+    )
 
 
-def linear(horizon: Length, floor: float = 0.0, after: Length = 0.0, clock: str = "alpha") -> Schedule:
+def linear(
+    horizon: Length, floor: float = 0.0, after: Length = 0.0, clock: str = "alpha"
+) -> Schedule:
     """From 1 to ``floor`` along a straight line, and constant from then on.
 
     Parameters
@@ -260,7 +309,12 @@ def linear(horizon: Length, floor: float = 0.0, after: Length = 0.0, clock: str 
     >>> linear(horizon="4*d", floor=0.1, clock="step")
     Schedule(linear(horizon=4*d, floor=0.1, clock='step'))
     """
-    return _one("linear", clock, {"horizon": horizon, "after": after}, floor=_share("floor", floor))
+    return _one(
+        "linear",
+        clock,
+        {"horizon": horizon, "after": after},
+        floor=_share("floor", floor),
+    )
 
 
 def warmup(horizon: Length, floor: float = 0.0, clock: str = "alpha") -> Schedule:
@@ -283,7 +337,9 @@ def warmup(horizon: Length, floor: float = 0.0, clock: str = "alpha") -> Schedul
     return _one("warmup", clock, {"horizon": horizon}, floor=_share("floor", floor))
 
 
-def power(exponent: float, scale: Length, after: Length = 0.0, clock: str = "alpha") -> Schedule:
+def power(
+    exponent: float, scale: Length, after: Length = 0.0, clock: str = "alpha"
+) -> Schedule:
     """(1 + (x − after)/scale)^(−exponent) from ``after`` on, and 1 before.
 
     Parameters
@@ -329,7 +385,9 @@ def _points(
     for name, given in (("at", at), ("values", values)):
         if isinstance(given, str) or not np.iterable(given):
             reject(name, given, "a sequence")
-    places = tuple(_length("at", x, positive=i > 0 or not first) for i, x in enumerate(at))
+    places = tuple(
+        _length("at", x, positive=i > 0 or not first) for i, x in enumerate(at)
+    )
     shares = tuple(_share("values", x) for x in values)
     for one, two in itertools.pairwise(places):
         same = one.exponent == two.exponent or one.coefficient == 0
@@ -338,7 +396,9 @@ def _points(
     return places, shares
 
 
-def piecewise(at: Sequence[Length], values: Sequence[float], clock: str = "alpha") -> Schedule:
+def piecewise(
+    at: Sequence[Length], values: Sequence[float], clock: str = "alpha"
+) -> Schedule:
     """Constant pieces: ``values[0]`` before ``at[0]``, ``values[1]`` from there to ``at[1]``, and so on.
 
     Parameters
@@ -356,11 +416,18 @@ def piecewise(at: Sequence[Length], values: Sequence[float], clock: str = "alpha
     Schedule(piecewise(at=(2,), values=(1, 4), clock='alpha'))
     """
     places, shares = _points(at, values, first=False)
-    require(len(shares) == len(places) + 1 > 1, "values", values, f"one more than the {len(places)} places `at`")
+    require(
+        len(shares) == len(places) + 1 > 1,
+        "values",
+        values,
+        f"one more than the {len(places)} places `at`",
+    )
     return _one("piecewise", clock, {"at": places}, values=shares)
 
 
-def table(at: Sequence[Length], values: Sequence[float], clock: str = "alpha") -> Schedule:
+def table(
+    at: Sequence[Length], values: Sequence[float], clock: str = "alpha"
+) -> Schedule:
     """Straight lines between points; before the first and after the last point it is constant.
 
     Parameters
@@ -378,11 +445,18 @@ def table(at: Sequence[Length], values: Sequence[float], clock: str = "alpha") -
     Schedule(table(at=(0, 1, 6), values=(0.1, 1, 0), clock='alpha'))
     """
     places, shares = _points(at, values, first=True)
-    require(len(shares) == len(places) > 1, "values", values, f"as many as the {len(places)} places `at`, two at least")
+    require(
+        len(shares) == len(places) > 1,
+        "values",
+        values,
+        f"as many as the {len(places)} places `at`, two at least",
+    )
     return _one("table", clock, {"at": places}, values=shares)
 
 
-def custom(function: ArrayFunction, clock: str = "alpha", breaks: Sequence[float] = ()) -> Schedule:
+def custom(
+    function: ArrayFunction, clock: str = "alpha", breaks: Sequence[float] = ()
+) -> Schedule:
     """Any function of a clock, made of operations that NumPy and JAX share (or of ``jax.numpy``).
 
     Parameters
@@ -407,7 +481,8 @@ def custom(function: ArrayFunction, clock: str = "alpha", breaks: Sequence[float
 
 
 MAKERS: dict[str, Callable[..., Schedule]] = {
-    maker.__name__: maker for maker in (cosine, linear, warmup, power, inverse, piecewise, table)
+    maker.__name__: maker
+    for maker in (cosine, linear, warmup, power, inverse, piecewise, table)
 }
 
 
@@ -418,10 +493,16 @@ def law_of(value: object, argument: str) -> Scaling:
     if not isinstance(value, str) or "(" not in value:
         return positive_law(value, argument)
     if "<function" in value:
-        raise InputError(f"The schedule of `{argument}` was a Python function, which a file cannot hold: {value}.")
+        raise InputError(
+            f"The schedule of `{argument}` was a Python function, which a file cannot hold: {value}."
+        )
     if len(value) > MAX_LENGTH:
-        raise InputError(f"Argument `{argument}` must be at most {MAX_LENGTH} characters long, but has {len(value)}.")
-    accepted = "a law such as 0.2/d, times schedules such as cosine(horizon=5, clock='alpha')"
+        raise InputError(
+            f"Argument `{argument}` must be at most {MAX_LENGTH} characters long, but has {len(value)}."
+        )
+    accepted = (
+        "a law such as 0.2/d, times schedules such as cosine(horizon=5, clock='alpha')"
+    )
     return _product(parsed(value, argument, accepted), value.strip(), argument)
 
 
@@ -430,7 +511,11 @@ def _product(node: ast.expr, text: str, argument: str) -> Scaling:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         first, second = (_product(x, text, argument) for x in (node.left, node.right))
         return first * second
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not hasattr(math, node.func.id):
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and not hasattr(math, node.func.id)
+    ):
         return Scaling(1.0) * called("schedule", MAKERS, node, text, argument)
     return positive_law(ast.get_source_segment(text, node) or "", argument)
 
@@ -443,7 +528,13 @@ def parsed(text: str, argument: str, accepted: str) -> ast.expr:
         reject(argument, text, accepted)
 
 
-def called(kind: str, makers: Mapping[str, Callable[..., T]], node: ast.Call, text: str, argument: str) -> T:
+def called(
+    kind: str,
+    makers: Mapping[str, Callable[..., T]],
+    node: ast.Call,
+    text: str,
+    argument: str,
+) -> T:
     """What a call in a text makes, of words, numbers, laws and sequences of them."""
     name = ast.unparse(node.func)
     if name not in makers:
@@ -459,7 +550,10 @@ def called(kind: str, makers: Mapping[str, Callable[..., T]], node: ast.Call, te
         law = Scaling.of(ast.get_source_segment(text, node) or "", argument)
         return law if law.exponent else law.coefficient
 
-    positional, named = [value(x) for x in node.args], {str(x.arg): value(x.value) for x in node.keywords}
+    positional, named = (
+        [value(x) for x in node.args],
+        {str(x.arg): value(x.value) for x in node.keywords},
+    )
     try:
         return makers[name](*positional, **named)
     except TypeError as error:

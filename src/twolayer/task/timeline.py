@@ -46,9 +46,13 @@ def _next(tempo: Tempo, eta: Number, seen: _Seen) -> _Seen:
     f, n = tempo(seen.clock)
     step, time, sample = seen.clock
     # NaN counts as negative
-    least, fewest = (jnp.where(x >= y, y, x) for x, y in ((f, seen.least), (n, seen.fewest)))
+    least, fewest = (
+        jnp.where(x >= y, y, x) for x, y in ((f, seen.least), (n, seen.fewest))
+    )
     most, loudest = jnp.maximum(n, seen.most), jnp.maximum(f**2 / n, seen.loudest)
-    return _Seen(Clock(step + 1, time + eta * f, sample + n), least, fewest, most, loudest)
+    return _Seen(
+        Clock(step + 1, time + eta * f, sample + n), least, fewest, most, loudest
+    )
 
 
 @eqx.filter_jit
@@ -58,13 +62,22 @@ def _walk(tempo: Tempo, eta: Number, seen: _Seen, count: Number) -> _Seen:
 
 
 @eqx.filter_jit
-def _search(tempo: Tempo, eta: Number, seen: _Seen, clock: str, target: Number, most: Number) -> _Seen:
+def _search(
+    tempo: Tempo, eta: Number, seen: _Seen, clock: str, target: Number, most: Number
+) -> _Seen:
     """Steps until the clock is nearest to the target, ``most`` of them at most."""
     last = seen.clock.step + most
 
     def going(state: _Seen) -> jax.Array:
-        now, then = getattr(state.clock, clock), getattr(_next(tempo, eta, state).clock, clock)
-        return ((now + then) / 2 <= target) & (now < target * NEARLY) & (state.clock.step < last)
+        now, then = (
+            getattr(state.clock, clock),
+            getattr(_next(tempo, eta, state).clock, clock),
+        )
+        return (
+            ((now + then) / 2 <= target)
+            & (now < target * NEARLY)
+            & (state.clock.step < last)
+        )
 
     return jax.lax.while_loop(going, lambda x: _next(tempo, eta, x), seen)
 
@@ -93,10 +106,16 @@ class StepLine:
 
     def _begin(self) -> _Seen:
         zero = jnp.zeros(())
-        return _Seen(Clock(zero, zero, zero), *(jnp.asarray(x) for x in (np.inf, np.inf, 0.0, 0.0)))
+        return _Seen(
+            Clock(zero, zero, zero),
+            *(jnp.asarray(x) for x in (np.inf, np.inf, 0.0, 0.0)),
+        )
 
     def _check(self, seen: _Seen) -> None:
-        for name, least, bound in (("lr", seen.least, 0.0), ("batch", seen.fewest, 0.5 * self.tempo.whole)):
+        for name, least, bound in (
+            ("lr", seen.least, 0.0),
+            ("batch", seen.fewest, 0.5 * self.tempo.whole),
+        ):
             if not float(least) >= bound:
                 raise _negative(name, self.law, float(least))
 
@@ -110,12 +129,20 @@ class StepLine:
             while (left := int(number - float(seen.clock.step))) > 0:
                 seen = _walk(self.tempo, self.eta, seen, jnp.asarray(min(left, PIECE)))
             rows.append(
-                [*map(float, seen.clock), *(float(x) for x in self.tempo(Clock(*map(jnp.asarray, seen.clock))))]
+                [
+                    *map(float, seen.clock),
+                    *(
+                        float(x)
+                        for x in self.tempo(Clock(*map(jnp.asarray, seen.clock)))
+                    ),
+                ]
             )
         table = np.asarray(rows)
         _, time, sample = (np.interp(steps, whole, x) for x in table[:, :3].T)
         before = np.searchsorted(whole, np.floor(wanted))
-        clock = Clock(*(np.where(np.isfinite(steps), x, np.nan) for x in (steps, time, sample)))
+        clock = Clock(
+            *(np.where(np.isfinite(steps), x, np.nan) for x in (steps, time, sample))
+        )
         return clock, table[before, 3], table[before, 4]
 
     @float64
@@ -125,7 +152,9 @@ class StepLine:
         for value in values:
             before, rate, piece = float(getattr(seen.clock, clock)), np.inf, 2**12
             while True:
-                seen = _search(self.tempo, self.eta, seen, clock, value, jnp.asarray(float(piece)))
+                seen = _search(
+                    self.tempo, self.eta, seen, clock, value, jnp.asarray(float(piece))
+                )
                 now, step = (float(getattr(seen.clock, x)) for x in (clock, "step"))
                 self._check(seen)
                 after = float(getattr(_next(self.tempo, self.eta, seen).clock, clock))
@@ -150,7 +179,9 @@ class StepLine:
                 seen = _walk(self.tempo, self.eta, seen, jnp.asarray(min(left, PIECE)))
             self._check(seen)
             loudest = float(seen.loudest) * float(self.tempo.count)
-            self._checked[steps] = Extremes(int(float(seen.fewest)), int(float(seen.most)), loudest)
+            self._checked[steps] = Extremes(
+                int(float(seen.fewest)), int(float(seen.most)), loudest
+            )
         return self._checked[steps]
 
 
@@ -184,13 +215,20 @@ class FlowLine:
                 x = getattr(clock, course.clock) * course.unit
                 passed = [b for b in breaks if b <= x * (1 + 1e-9) + 1e-300]
                 coming = [b for b in breaks if b > x * (1 + 1e-9) + 1e-300]
-                ends.append((passed[-1] if passed else -np.inf, np.nextafter(coming[0], 0.0) if coming else np.inf))
+                ends.append(
+                    (
+                        passed[-1] if passed else -np.inf,
+                        np.nextafter(coming[0], 0.0) if coming else np.inf,
+                    )
+                )
             tempo = self.tempo.between(ends)
 
             def rate(tau: float, y: np.ndarray, tempo: Tempo = tempo) -> np.ndarray:
                 f, b = (float(x) for x in tempo(Clock(tau, float(y[0]), float(y[1]))))
                 for name, value in (("lr", f), ("batch", b)):
-                    if not (value >= 0 and np.isfinite(value)) or (name == "batch" and value == 0):
+                    if not (value >= 0 and np.isfinite(value)) or (
+                        name == "batch" and value == 0
+                    ):
                         raise _negative(name, self.law, value)
                 return np.array([f, b])
 
@@ -200,13 +238,22 @@ class FlowLine:
                 if np.isfinite(high) and course.clock == "step":
                     stop = min(stop, high / float(course.unit))
                 elif np.isfinite(high):
-                    which, level = Clock._fields.index(course.clock) - 1, high / float(course.unit)
+                    which, level = (
+                        Clock._fields.index(course.clock) - 1,
+                        high / float(course.unit),
+                    )
                     event: Any = lambda tau, y, i=which, level=level: y[i] - level  # noqa: E731
                     event.terminal = True
                     events.append(event)
             stop = max(stop, np.nextafter(begin, np.inf))
-            options = {"rtol": TOLERANCE, "atol": 1e-14 * max(stop, 1e-300), "dense_output": True}
-            found = solve_ivp(rate, (begin, stop), y, "DOP853", events=events or None, **options)
+            options = {
+                "rtol": TOLERANCE,
+                "atol": 1e-14 * max(stop, 1e-300),
+                "dense_output": True,
+            }
+            found = solve_ivp(
+                rate, (begin, stop), y, "DOP853", events=events or None, **options
+            )
             self.spans.append(Span(begin, float(found.t[-1]), tempo, found.sol))
 
     def at(self, tau: np.ndarray) -> tuple[Clock, np.ndarray, np.ndarray]:
@@ -217,10 +264,23 @@ class FlowLine:
         for x in known.ravel():
             span = next(s for s in self.spans if x < s.end or s is self.spans[-1])
             t, s = span.dense(x)
-            rows.append([t, s, *(float(v) for v in span.tempo(Clock(float(x), float(t), float(s))))])
+            rows.append(
+                [
+                    t,
+                    s,
+                    *(
+                        float(v)
+                        for v in span.tempo(Clock(float(x), float(t), float(s)))
+                    ),
+                ]
+            )
         time, sample, f, b = np.asarray(rows).reshape(*known.shape, 4).T
         gone = ~np.isfinite(tau)
-        return Clock(tau, np.where(gone, np.nan, time), np.where(gone, np.nan, sample)), f, b
+        return (
+            Clock(tau, np.where(gone, np.nan, time), np.where(gone, np.nan, sample)),
+            f,
+            b,
+        )
 
     def tau_at(self, clock: str, values: np.ndarray, said: str) -> np.ndarray:
         """τ at increasing values of a clock."""
@@ -235,17 +295,27 @@ class FlowLine:
             if now >= last * (1 - 1e-12):
                 break
             if doubling == DOUBLINGS or (
-                doubling > 8 and now - before < 1e-3 * (last - now) / (DOUBLINGS - doubling + 1)
+                doubling > 8
+                and now - before < 1e-3 * (last - now) / (DOUBLINGS - doubling + 1)
             ):
-                raise InputError(f"Argument {said} is never reached: with {self.law} the {clock} ends near {now:.4g}.")
+                raise InputError(
+                    f"Argument {said} is never reached: with {self.law} the {clock} ends near {now:.4g}."
+                )
             before, end = now, 2 * end
         found = []
         for value in values:
-            span = next((s for s in self.spans if s.dense(s.end)[which] >= value), self.spans[-1])
+            span = next(
+                (s for s in self.spans if s.dense(s.end)[which] >= value),
+                self.spans[-1],
+            )
             low, high = span.begin, span.end
             for _ in range(80):
                 middle = (low + high) / 2
-                low, high = (low, middle) if span.dense(middle)[which] >= value else (middle, high)
+                low, high = (
+                    (low, middle)
+                    if span.dense(middle)[which] >= value
+                    else (middle, high)
+                )
             found.append(0.0 if value == 0 else high)
         return np.asarray(found)
 

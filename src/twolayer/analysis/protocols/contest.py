@@ -35,20 +35,32 @@ def objective_of(objective: object, start: Overlaps) -> Objective:
         name = getattr(objective, "__name__", "objective")
         one = start[0] if start.batch else start
         try:
-            found = jax.eval_shape(objective, Overlaps.unchecked(one.Q, one.M, one.P, np.ones(len(one.Q))))
-        except TypeError:  # what JAX says of a float() or an if on a number that is still unknown
+            found = jax.eval_shape(
+                objective, Overlaps.unchecked(one.Q, one.M, one.P, np.ones(len(one.Q)))
+            )
+        except (
+            TypeError
+        ):  # what JAX says of a float() or an if on a number that is still unknown
             found = None
         if getattr(found, "shape", None) != ():
-            reject("objective", name, "a JAX function of the final Overlaps that gives one number")
+            reject(
+                "objective",
+                name,
+                "a JAX function of the final Overlaps that gives one number",
+            )
         return Objective(name, objective)
     return Objective(choice("objective", objective, OBJECTIVES))
 
 
-def measured(objective: Objective, problem: Problem, run: xr.Dataset, clock: str) -> np.ndarray:
+def measured(
+    objective: Objective, problem: Problem, run: xr.Dataset, clock: str
+) -> np.ndarray:
     """The objective of each run (seed,)."""
     if objective.name == "integrated_risk":
         x, risk = run[clock].values, run.excess_risk.values
-        return np.asarray(((risk[:, 1:] + risk[:, :-1]) / 2 * np.diff(x)).sum(-1) / (x[-1] - x[0]))
+        return np.asarray(
+            ((risk[:, 1:] + risk[:, :-1]) / 2 * np.diff(x)).sum(-1) / (x[-1] - x[0])
+        )
     end = run.isel(time=-1)
     if objective.name == "excess_risk":
         return np.asarray(end.excess_risk.values)
@@ -58,7 +70,13 @@ def measured(objective: Objective, problem: Problem, run: xr.Dataset, clock: str
         return np.asarray(np.sqrt((M**2 / norms).mean((-1, -2))))
     with jax.enable_x64(True):
         found = [
-            float(objective.function(Overlaps.unchecked(jnp.asarray(q), jnp.asarray(m), problem.P, jnp.asarray(a))))
+            float(
+                objective.function(
+                    Overlaps.unchecked(
+                        jnp.asarray(q), jnp.asarray(m), problem.P, jnp.asarray(a)
+                    )
+                )
+            )
             for q, m, a in zip(Q, M, end.a.values, strict=True)
         ]
     return np.array(found)
@@ -81,7 +99,10 @@ class Contest:
 
     Examples
     --------
-    >>> runs = {"optimum": np.array([0.10, 0.12, 0.11]), "constant": np.array([0.15, 0.16, 0.17])}
+    >>> runs = {
+    ...     "optimum": np.array([0.10, 0.12, 0.11]),
+    ...     "constant": np.array([0.15, 0.16, 0.17]),
+    ... }
     >>> print(Contest(dim=500, seeds=3, objective="excess_risk", values=runs))
     excess_risk at d = 500, 3 runs
     optimum    0.11 ± 0.0058
@@ -97,15 +118,23 @@ class Contest:
     @property
     def means(self) -> dict[str, tuple[float, float]]:
         """Mean and standard error of each."""
-        return {name: (float(x.mean()), float(standard_error(x))) for name, x in self.values.items()}
+        return {
+            name: (float(x.mean()), float(standard_error(x)))
+            for name, x in self.values.items()
+        }
 
     @property
     def gains(self) -> dict[str, tuple[float, float]]:
         """By how much the optimum is better than each of the others, with the standard error; negative if worse."""
         first, *others = self.values
         sign = -1.0 if self.large else 1.0
-        apart = {name: sign * (self.values[name] - self.values[first]) for name in others}
-        return {name: (float(x.mean()), float(standard_error(x))) for name, x in apart.items()}
+        apart = {
+            name: sign * (self.values[name] - self.values[first]) for name in others
+        }
+        return {
+            name: (float(x.mean()), float(standard_error(x)))
+            for name, x in apart.items()
+        }
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -134,7 +163,10 @@ class Contest:
             (name, f"{mean:.5g} ± {error:.2g}", self.verdicts.get(name, ""))
             for name, (mean, error) in self.means.items()
         ]
-        return card(f"{self.objective} at d = {self.dim}", table(("protocol", "mean", "optimum"), rows))
+        return card(
+            f"{self.objective} at d = {self.dim}",
+            table(("protocol", "mean", "optimum"), rows),
+        )
 
 
 def _judged(mean: float, error: float, allowed: float) -> str:
@@ -143,7 +175,17 @@ def _judged(mean: float, error: float, allowed: float) -> str:
     return "wins" if mean > 0 else "loses"
 
 
-def contest_of(objective: Objective, problem: Problem, runs: dict[str, xr.Dataset], dim: int, clock: str) -> Contest:
+def contest_of(
+    objective: Objective,
+    problem: Problem,
+    runs: dict[str, xr.Dataset],
+    dim: int,
+    clock: str,
+) -> Contest:
     """A contest from the runs of each protocol."""
-    values = {name: measured(objective, problem, run, clock) for name, run in runs.items()}
-    return Contest(dim, len(next(iter(values.values()))), objective.name, values, objective.large)
+    values = {
+        name: measured(objective, problem, run, clock) for name, run in runs.items()
+    }
+    return Contest(
+        dim, len(next(iter(values.values()))), objective.name, values, objective.large
+    )

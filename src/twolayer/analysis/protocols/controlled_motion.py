@@ -29,7 +29,14 @@ from twolayer.methods.map import Map
 from twolayer.methods.ode import ODE
 from twolayer.numerics.errors import InputError, Refused, reject, require
 from twolayer.numerics.types import Number, Real, Tree
-from twolayer.pure import Mean, MeanAverages, VectorField, averages, mean_step, vector_field
+from twolayer.pure import (
+    Mean,
+    MeanAverages,
+    VectorField,
+    averages,
+    mean_step,
+    vector_field,
+)
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
 from twolayer.task.method import Method
@@ -41,7 +48,10 @@ __all__ = ["CLOCKS", "ControlledRun", "Controls", "Objective", "course_of", "sco
 
 CLOCKS = ("alpha", "time", "step")
 FAR = 1e5  # squared norm that no run may pass, below the one at which methods call it diverged
-AHEAD, SHARES = np.array([0.0, 0.5, 0.5, 1.0]), np.array([1.0, 2.0, 2.0, 1.0]) / 6  # the classical rule
+AHEAD, SHARES = (
+    np.array([0.0, 0.5, 0.5, 1.0]),
+    np.array([1.0, 2.0, 2.0, 1.0]) / 6,
+)  # the classical rule
 
 
 class Controls(NamedTuple):
@@ -84,13 +94,20 @@ def score_of(objective: Objective, mean: MeanAverages, end: Overlaps) -> Array:
     return mean(end).excess_risk
 
 
-def _paced(limit: Limit, divisor: Number, now: Controls, clock: str, one: Number) -> Limit:
+def _paced(
+    limit: Limit, divisor: Number, now: Controls, clock: str, one: Number
+) -> Limit:
     """The limit per unit of the clock, of which ``one`` passes per unit of τ at the reference."""
     limit = limit._replace(decay=limit.flow * divisor * now.decay)
     f, b = now.lr, now.batch
-    if clock == "time":  # per unit of τ, divided by f: no singularity where the rate vanishes
+    if (
+        clock == "time"
+    ):  # per unit of τ, divided by f: no singularity where the rate vanishes
         jitter = None if limit.jitter is None else limit.jitter * f
-        limit, pace = Limit(limit.flow, limit.noise * f / b, limit.decay, limit.second, jitter), one
+        limit, pace = (
+            Limit(limit.flow, limit.noise * f / b, limit.decay, limit.second, jitter),
+            one,
+        )
     else:
         limit, pace = limit.scaled(f, b), one * b if clock == "alpha" else one
     paced: Any = (None if x is None else x / pace for x in limit)
@@ -112,7 +129,13 @@ class Flowing(eqx.Module):
         h = self.size
 
         def rate(y: Overlap, lr: Real, batch: Real) -> Overlap:
-            limit = _paced(self.field.limit, self.divisor, Controls(lr, batch, controls.decay), self.clock, self.one)
+            limit = _paced(
+                self.field.limit,
+                self.divisor,
+                Controls(lr, batch, controls.decay),
+                self.clock,
+                self.one,
+            )
             return dataclasses.replace(self.field, limit=limit).rate(0.0, y)
 
         def moved(y: Overlap, by: Real, k: Overlap) -> Overlap:
@@ -120,18 +143,27 @@ class Flowing(eqx.Module):
 
         def step(y: Overlap, now: Tree) -> tuple[Overlap, Overlap]:
             # the four stages in a loop: the averages are traced and compiled once
-            def stage(so_far: tuple[Overlap, Overlap], here: Tree) -> tuple[tuple[Overlap, Overlap], None]:
+            def stage(
+                so_far: tuple[Overlap, Overlap], here: Tree
+            ) -> tuple[tuple[Overlap, Overlap], None]:
                 by, weight, f, b = here
                 slope, total = so_far
                 slope = rate(moved(y, by, slope), f, b)
                 return (slope, moved(total, weight, slope)), None
 
-            (_, new), _ = jax.lax.scan(stage, (Overlap(*map(jnp.zeros_like, y)), y), (AHEAD, SHARES, *now))
+            (_, new), _ = jax.lax.scan(
+                stage, (Overlap(*map(jnp.zeros_like, y)), y), (AHEAD, SHARES, *now)
+            )
             return new, new
 
-        stages = tuple(jnp.stack([x[:-1:2], x[1::2], x[1::2], x[2::2]], axis=1) for x in (controls.lr, controls.batch))
+        stages = tuple(
+            jnp.stack([x[:-1:2], x[1::2], x[1::2], x[2::2]], axis=1)
+            for x in (controls.lr, controls.batch)
+        )
         _, after = jax.lax.scan(jax.checkpoint(step), start, stages)
-        return Overlap(*(jnp.concatenate([x[None], y]) for x, y in zip(start, after, strict=True)))
+        return Overlap(
+            *(jnp.concatenate([x[None], y]) for x, y in zip(start, after, strict=True))
+        )
 
 
 class Stepping(eqx.Module):
@@ -149,18 +181,32 @@ class Stepping(eqx.Module):
 
         def step(y: Rows, now: Tree) -> tuple[Rows, Overlap]:
             f, b = now
-            rates = own.rates._replace(step=own.rates.step * f, decay=lr * f * controls.decay)
+            rates = own.rates._replace(
+                step=own.rates.step * f, decay=lr * f * controls.decay
+            )
             rates = rates._replace(second=own.rates.second * f)
-            weights = own.weights._replace(norm=own.weights.norm / b, single=own.weights.single / b)
+            weights = own.weights._replace(
+                norm=own.weights.norm / b, single=own.weights.single / b
+            )
             new = dataclasses.replace(own, rates=rates, weights=weights)(y)
             return new, own.overlaps(new)
 
-        _, after = jax.lax.scan(jax.checkpoint(step), begin, (controls.lr, controls.batch))
-        return Overlap(*(jnp.concatenate([x[None], y]) for x, y in zip(start, after, strict=True)))
+        _, after = jax.lax.scan(
+            jax.checkpoint(step), begin, (controls.lr, controls.batch)
+        )
+        return Overlap(
+            *(jnp.concatenate([x[None], y]) for x, y in zip(start, after, strict=True))
+        )
 
 
 @eqx.filter_jit
-def _value(way: Flowing | Stepping, mean: MeanAverages, objective: Objective, P: Real, controls: Controls) -> Array:
+def _value(
+    way: Flowing | Stepping,
+    mean: MeanAverages,
+    objective: Objective,
+    P: Real,
+    controls: Controls,
+) -> Array:
     """The mean of the objective over the starts; infinite where a run leaves the range in which methods follow it."""
 
     def score(y: Overlap) -> Array:
@@ -168,7 +214,9 @@ def _value(way: Flowing | Stepping, mean: MeanAverages, objective: Objective, P:
 
     def one(start: Overlap) -> Array:
         path = way.path(start, controls)
-        stays = (jnp.diagonal(path.Q, axis1=-2, axis2=-1) <= FAR).all()  # an objective may be blind to the norms
+        stays = (
+            jnp.diagonal(path.Q, axis1=-2, axis2=-1) <= FAR
+        ).all()  # an objective may be blind to the norms
         if objective.name != "integrated_risk":
             return jnp.where(stays, score(Overlap(*(x[-1] for x in path))), jnp.inf)
         along = jax.lax.map(jax.checkpoint(score), path)
@@ -178,8 +226,16 @@ def _value(way: Flowing | Stepping, mean: MeanAverages, objective: Objective, P:
 
 
 @eqx.filter_jit
-def _slope(way: Flowing | Stepping, mean: MeanAverages, objective: Objective, P: Real, controls: Controls) -> Tree:
-    return jax.value_and_grad(lambda controls: _value(way, mean, objective, P, controls))(controls)
+def _slope(
+    way: Flowing | Stepping,
+    mean: MeanAverages,
+    objective: Objective,
+    P: Real,
+    controls: Controls,
+) -> Tree:
+    return jax.value_and_grad(
+        lambda controls: _value(way, mean, objective, P, controls)
+    )(controls)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,16 +250,28 @@ class ControlledRun:
 
     def __call__(self, controls: Controls) -> tuple[float, Controls]:
         """The objective and its derivatives with respect to all controls on the grid."""
-        value, slope = _slope(self.way, self.mean, self.objective, self.problem.P, self._data(controls))
+        value, slope = _slope(
+            self.way, self.mean, self.objective, self.problem.P, self._data(controls)
+        )
         return float(value), Controls(*map(np.asarray, slope))
 
     def value(self, controls: Controls) -> float:
         """The objective alone."""
-        return float(_value(self.way, self.mean, self.objective, self.problem.P, self._data(controls)))
+        return float(
+            _value(
+                self.way,
+                self.mean,
+                self.objective,
+                self.problem.P,
+                self._data(controls),
+            )
+        )
 
     def _data(self, controls: Controls) -> Controls:
         size = self.grid.shape
-        lr, batch = (jnp.broadcast_to(jnp.asarray(x, float), size) for x in controls[:2])
+        lr, batch = (
+            jnp.broadcast_to(jnp.asarray(x, float), size) for x in controls[:2]
+        )
         return Controls(lr, batch, jnp.asarray(controls.decay, float))
 
 
@@ -218,10 +286,18 @@ def course_of(
     steps: int,
 ) -> ControlledRun:
     """The dynamics of a task over a horizon, in so many steps of the integrator where it is an equation."""
-    states = start if start.batch else Overlaps.unchecked(start.Q[None], start.M[None], start.P, start.a)
+    states = (
+        start
+        if start.batch
+        else Overlaps.unchecked(start.Q[None], start.M[None], start.P, start.a)
+    )
     a = problem.a() if start.a is None else start.a
-    starts = Overlap(*map(jnp.asarray, (states.Q, states.M, np.broadcast_to(a, states.Q.shape[:-1]))))
-    first = Overlaps.unchecked(states.Q[0], states.M[0], start.P, np.broadcast_to(a, states.Q.shape[:-1])[0])
+    starts = Overlap(
+        *map(jnp.asarray, (states.Q, states.M, np.broadcast_to(a, states.Q.shape[:-1])))
+    )
+    first = Overlaps.unchecked(
+        states.Q[0], states.M[0], start.P, np.broadcast_to(a, states.Q.shape[:-1])[0]
+    )
     mean = averages(problem, "squared", at=first)
     if isinstance(method, ODE):
         clocks = Clocks(problem, algorithm, start.dim)
@@ -232,14 +308,31 @@ def course_of(
                 "a `dim`."
             )
         field = vector_field(problem, algorithm, at=first)
-        way = Flowing(field, starts, jnp.asarray(horizon / steps), jnp.asarray(one[0]), problem.divisor, clock)
-        return ControlledRun(problem, objective, way, mean, np.linspace(0.0, horizon, 2 * steps + 1))
+        way = Flowing(
+            field,
+            starts,
+            jnp.asarray(horizon / steps),
+            jnp.asarray(one[0]),
+            problem.divisor,
+            clock,
+        )
+        return ControlledRun(
+            problem, objective, way, mean, np.linspace(0.0, horizon, 2 * steps + 1)
+        )
     if not isinstance(method, GiantSteps | Map):
-        reject("method", method, "ODE(), GiantSteps() or Map(dim), whose runs have derivatives")
+        reject(
+            "method",
+            method,
+            "ODE(), GiantSteps() or Map(dim), whose runs have derivatives",
+        )
     require(clock == "step", "clock", clock, "'step' for a method that takes steps")
     reason = method.objection(problem, algorithm)
     if reason is not None:
         raise Refused(type(method).__name__, reason)
-    whole = mean_step(problem, algorithm, method.dim if isinstance(method, Map) else None, at=first)
+    whole = mean_step(
+        problem, algorithm, method.dim if isinstance(method, Map) else None, at=first
+    )
     stepping = Stepping(whole, starts, problem.divisor)
-    return ControlledRun(problem, objective, stepping, mean, np.arange(round(horizon), dtype=float))
+    return ControlledRun(
+        problem, objective, stepping, mean, np.arange(round(horizon), dtype=float)
+    )

@@ -20,15 +20,33 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.analysis.protocols.contest import Contest, contest_of, measured, objective_of
-from twolayer.analysis.protocols.controlled_motion import CLOCKS, ControlledRun, Objective, course_of
+from twolayer.analysis.protocols.contest import (
+    Contest,
+    contest_of,
+    measured,
+    objective_of,
+)
+from twolayer.analysis.protocols.controlled_motion import (
+    CLOCKS,
+    ControlledRun,
+    Objective,
+    course_of,
+)
 from twolayer.analysis.protocols.search import Found, Search, Spent
 from twolayer.analysis.protocols.shapes import NAMED, CurveForm, constant, free, named
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.chain import Chain
 from twolayer.methods.ode import ODE
 from twolayer.numerics.arguments import Monitor, Options, Progress
-from twolayer.numerics.errors import InputError, Interrupted, choice, finite_number, positive_integer, reject, require
+from twolayer.numerics.errors import (
+    InputError,
+    Interrupted,
+    choice,
+    finite_number,
+    positive_integer,
+    reject,
+    require,
+)
 from twolayer.numerics.html import card, curves
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
@@ -47,7 +65,9 @@ OVER = ("lr", "batch", "weight_decay")
 KINDS = ("free", "constant", *NAMED)
 STEPS = 8  # of the integrator, for each interval of a free function
 FINER = (4, 16)  # times as many, where these are too few
-LEAST = 1e-9  # of the rate that is given: where standing still is best, laws stay positive
+LEAST = (
+    1e-9  # of the rate that is given: where standing still is best, laws stay positive
+)
 AGREE = 1e-3  # how far the method's own run may be from the search, of the value
 
 
@@ -132,7 +152,9 @@ class Optimum:
         return pick(self.named.values(), key=lambda x: x.value) if self.named else None
 
     @float64
-    def compare(self, dim: int, seeds: int = 64, seed: int = 0, progress: Progress = None) -> Contest:
+    def compare(
+        self, dim: int, seeds: int = 64, seed: int = 0, progress: Progress = None
+    ) -> Contest:
         """Run optimum, best constant and best named schedule by the exact chain at a finite d, and say who wins.
 
         All protocols have the same random numbers, and differences are taken seed by seed. ``dim`` is d; ``seeds`` are
@@ -157,16 +179,27 @@ class Optimum:
         return contest_of(self._goal, self.problem, runs, dim, self.clock)
 
     def __str__(self) -> str:
-        known = self._goal.positive and self.constant.value > 0  # what may be negative has no share
-        share = f"   ({self.value / self.constant.value:.4g} of the best constant's)" if known else ""
+        known = (
+            self._goal.positive and self.constant.value > 0
+        )  # what may be negative has no share
+        share = (
+            f"   ({self.value / self.constant.value:.4g} of the best constant's)"
+            if known
+            else ""
+        )
         lines = [
             f"{self.objective:<18} {self.value:.7g}{share}",
             f"best constant      {self.constant.value:.7g}   {_told(self.constant.algorithm)}",
         ]
         if self.best_named is not None:
-            lines.append(f"best named         {self.best_named.value:.7g}   {_told(self.best_named.algorithm)}")
+            lines.append(
+                f"best named         {self.best_named.value:.7g}   {_told(self.best_named.algorithm)}"
+            )
         state = "certified" if self.certified else "not certified"
-        lines.append(f"{state}, {self.evaluations} runs" + ("" if self.complete else ", not complete"))
+        lines.append(
+            f"{state}, {self.evaluations} runs"
+            + ("" if self.complete else ", not complete")
+        )
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -176,17 +209,35 @@ class Optimum:
         rows = [
             (self.objective, f"{self.value:.6g}"),
             ("best constant", f"{self.constant.value:.6g}"),
-            *([("best named", f"{self.best_named.value:.6g} ({self.best_named.name})")] if self.best_named else []),
+            *(
+                [
+                    (
+                        "best named",
+                        f"{self.best_named.value:.6g} ({self.best_named.name})",
+                    )
+                ]
+                if self.best_named
+                else []
+            ),
             ("certified", "yes" if self.certified else "no"),
         ]
-        picture = curves(self.path[self.clock].values, [self.path.lr.values], (self.clock, "lr"))
+        picture = curves(
+            self.path[self.clock].values, [self.path.lr.values], (self.clock, "lr")
+        )
         return card("Optimal protocol", "", rows, picture)
 
 
 def _told(algorithm: SGD) -> str:
     parts = [f"lr = {algorithm.lr:.5g}"]
     parts += [f"batch = {algorithm.batch:.5g}"] if str(algorithm.batch) != "1" else []
-    return ", ".join(parts + ([f"weight_decay = {algorithm.weight_decay:.5g}"] if algorithm.weight_decay else []))
+    return ", ".join(
+        parts
+        + (
+            [f"weight_decay = {algorithm.weight_decay:.5g}"]
+            if algorithm.weight_decay
+            else []
+        )
+    )
 
 
 def length_of(clock: str, horizon: float) -> Options:
@@ -260,8 +311,13 @@ def optimise(
     --------
     >>> import twolayer as tl
     >>> from twolayer import d
-    >>> problem, start = tl.Problem("z1", "linear", noise=0.2), tl.Overlaps([[0.0]], [[0.0]])
-    >>> best = tl.optimise(problem, tl.SGD(lr=0.2 / d), start, form="constant", horizon=10)
+    >>> problem, start = (
+    ...     tl.Problem("z1", "linear", noise=0.2),
+    ...     tl.Overlaps([[0.0]], [[0.0]]),
+    ... )
+    >>> best = tl.optimise(
+    ...     problem, tl.SGD(lr=0.2 / d), start, form="constant", horizon=10
+    ... )
     >>> f"{best.constant.lr:.4f}", round(best.value, 6)
     ('0.2700/d', 0.020142)
     """
@@ -270,19 +326,53 @@ def optimise(
     algorithm.check_constant("optimise")
     forms = _forms(over, form)
     method = ODE() if method is None else method
-    require(isinstance(method, Method), "method", method, "ODE(), GiantSteps() or Map(dim)")
-    clock = choice("clock", ("step" if method.stepwise else "alpha") if clock is None else clock, CLOCKS)
-    horizon = finite_number("horizon", horizon, minimum=0.0, accepted="a positive number")
+    require(
+        isinstance(method, Method), "method", method, "ODE(), GiantSteps() or Map(dim)"
+    )
+    clock = choice(
+        "clock",
+        ("step" if method.stepwise else "alpha") if clock is None else clock,
+        CLOCKS,
+    )
+    horizon = finite_number(
+        "horizon", horizon, minimum=0.0, accepted="a positive number"
+    )
     require(horizon > 0, "horizon", horizon, "a positive number")
-    require(clock != "step" or horizon == round(horizon), "horizon", horizon, "a whole number of steps")
+    require(
+        clock != "step" or horizon == round(horizon),
+        "horizon",
+        horizon,
+        "a whole number of steps",
+    )
     seed = check_seed(seed)
-    require(isinstance(start, Overlaps), "start", start, "Overlaps, such as Overlaps.random(problem, dim=1000)")
+    require(
+        isinstance(start, Overlaps),
+        "start",
+        start,
+        "Overlaps, such as Overlaps.random(problem, dim=1000)",
+    )
     check_start(problem, start)
     goal = objective_of(objective, start)
     limits = _bounds(algorithm, forms, bounds)
-    pieces, restarts = positive_integer("pieces", pieces), positive_integer("restarts", restarts)
+    pieces, restarts = (
+        positive_integer("pieces", pieces),
+        positive_integer("restarts", restarts),
+    )
     budget = positive_integer("budget", budget, 50)
-    task = _Task(problem, algorithm, method, start, horizon, clock, goal, forms, limits, pieces, restarts, seed)
+    task = _Task(
+        problem,
+        algorithm,
+        method,
+        start,
+        horizon,
+        clock,
+        goal,
+        forms,
+        limits,
+        pieces,
+        restarts,
+        seed,
+    )
     monitor = monitor_for(progress)
     monitor.begin("optimise", float(budget))
     try:
@@ -294,20 +384,36 @@ def optimise(
 def _forms(over: object, form: str) -> dict[str, str]:
     """The form of each control."""
     choice("form", form, KINDS)
-    names = [over] if isinstance(over, str) else list(over) if isinstance(over, Mapping | tuple | list | set) else None
+    names = (
+        [over]
+        if isinstance(over, str)
+        else list(over)
+        if isinstance(over, Mapping | tuple | list | set)
+        else None
+    )
     if not names:
         reject("over", over, f"one of {', '.join(map(repr, OVER))}, or several")
     found = {choice("over", name, OVER): form for name in names}
     if isinstance(over, Mapping):
         found = {name: choice("over", kind, KINDS) for name, kind in over.items()}
-    return {name: "constant" if name == "weight_decay" else found[name] for name in OVER if name in found}
+    return {
+        name: "constant" if name == "weight_decay" else found[name]
+        for name in OVER
+        if name in found
+    }
 
 
-def _bounds(algorithm: SGD, forms: dict[str, str], bounds: object) -> dict[str, tuple[float, float]]:
+def _bounds(
+    algorithm: SGD, forms: dict[str, str], bounds: object
+) -> dict[str, tuple[float, float]]:
     """Bounds of each control relative to its reference; those that were not given are wide."""
     n = algorithm.batch
     one = 1 / n.coefficient if n.exponent == 0 else LEAST
-    wide = {"lr": (LEAST, math.inf), "batch": (one, math.inf), "weight_decay": (0.0, 10.0)}
+    wide = {
+        "lr": (LEAST, math.inf),
+        "batch": (one, math.inf),
+        "weight_decay": (0.0, 10.0),
+    }
     found = {name: wide[name] for name in forms}
     if bounds is None:
         return found
@@ -355,7 +461,15 @@ class _Task:
     def course(self, finer: int = 1) -> ControlledRun:
         """The dynamics, in so many times as many steps."""
         steps = STEPS * self.pieces * finer
-        parts = (self.problem, self.algorithm, self.method, self.start, self.horizon, self.clock, self.goal)
+        parts = (
+            self.problem,
+            self.algorithm,
+            self.method,
+            self.start,
+            self.horizon,
+            self.clock,
+            self.goal,
+        )
         return course_of(*parts, steps)
 
     def search(self, budget: int, monitor: Monitor) -> Optimum:
@@ -372,7 +486,9 @@ class _Task:
             if search.constant is None:
                 raise
             stopped = True
-        if "best" not in state and search.constant is not None:  # no scan has come to its end
+        if (
+            "best" not in state and search.constant is not None
+        ):  # no scan has come to its end
             state["constant"] = state["best"] = search.constant
         if stopped:
             search.budget = search.count  # nothing more is looked for
@@ -388,13 +504,18 @@ class _Task:
         shapes = {name: constant(1.0, self.limits[name]) for name in self.forms}
         if "weight_decay" in shapes:
             shapes["weight_decay"] = constant(0.1, self.limits["weight_decay"])
-        numbers = {name: np.array([search.decay if name == "weight_decay" else 1.0]) for name in shapes}
+        numbers = {
+            name: np.array([search.decay if name == "weight_decay" else 1.0])
+            for name in shapes
+        }
         for name in shapes:
             found = search.scan(shapes, name, numbers)
             numbers = found.numbers
             state["constant"] = state["best"] = found
         if len(shapes) > 1:
-            state["constant"] = state["best"] = self._better(search.descend(shapes, numbers), state["best"])
+            state["constant"] = state["best"] = self._better(
+                search.descend(shapes, numbers), state["best"]
+            )
         moving = [name for name, kind in self.forms.items() if kind != "constant"]
         if not moving or not math.isfinite(state["best"].value):
             return
@@ -418,7 +539,9 @@ class _Task:
         """Whole batches, where they are numbers; what is best is chosen once more after the rounding."""
         for key in ("constant", "best"):
             state[key] = self._whole(search, state[key])
-        state["named"] = {name: self._whole(search, found) for name, found in state["named"].items()}
+        state["named"] = {
+            name: self._whole(search, found) for name, found in state["named"].items()
+        }
         for rival in (state["constant"], *state["named"].values()):
             state["best"] = self._better(rival, state["best"])
 
@@ -426,14 +549,20 @@ class _Task:
         """Go on with shorter steps of the integrator while the method's own run says that they are too long."""
         for finer in FINER:
             state["run"] = state["best"], *self._protocol("optimum", state["best"])
-            if self.method.stepwise or _agree(state["run"][1].value, state["best"].value):
+            if self.method.stepwise or _agree(
+                state["run"][1].value, state["best"].value
+            ):
                 return
             search.course = self.course(finer)
             for key in ("constant", "best"):
                 state[key] = search.descend(state[key].shapes, state[key].numbers)
 
     def _better(self, one: Found, other: Found) -> Found:
-        return one if math.isfinite(one.value) and self.goal.better(one.value, other.value) else other
+        return (
+            one
+            if math.isfinite(one.value) and self.goal.better(one.value, other.value)
+            else other
+        )
 
     def _wide(self, name: str, base: float) -> tuple[float, float]:
         """Bounds of a control that changes: given ones, or up to thirty times the best constant."""
@@ -441,22 +570,38 @@ class _Task:
         return low, high if math.isfinite(high) else 30 * base
 
     def _shapes(
-        self, base: Found, moving: list[str], make: Callable[[str, float, tuple[float, float]], CurveForm]
+        self,
+        base: Found,
+        moving: list[str],
+        make: Callable[[str, float, tuple[float, float]], CurveForm],
     ) -> dict[str, CurveForm]:
         """Shapes of all controls: those that change, and constants."""
         shapes = {}
         for name in self.forms:
             value = float(base.numbers[name][0])
             wide = self._wide(name, value)
-            shapes[name] = make(name, value, wide) if name in moving else constant(value, wide)
+            shapes[name] = (
+                make(name, value, wide) if name in moving else constant(value, wide)
+            )
         return shapes
 
-    def _named(self, search: Search, base: Found, moving: list[str], word: str) -> Found | None:
+    def _named(
+        self, search: Search, base: Found, moving: list[str], word: str
+    ) -> Found | None:
         """The best schedule with a name; None where it leaves the bounds."""
-        shapes = self._shapes(base, moving, lambda _, x, wide: named(word, x, wide, self.horizon, self.clock))
-        found = search.descend(shapes, {name: shape.first for name, shape in shapes.items()}, 60)
+        shapes = self._shapes(
+            base,
+            moving,
+            lambda _, x, wide: named(word, x, wide, self.horizon, self.clock),
+        )
+        found = search.descend(
+            shapes, {name: shape.first for name, shape in shapes.items()}, 60
+        )
         for name in moving:
-            values, (low, high) = found.at(name, search.course.grid), self._wide(name, float(base.numbers[name][0]))
+            values, (low, high) = (
+                found.at(name, search.course.grid),
+                self._wide(name, float(base.numbers[name][0])),
+            )
             if values.min() < low - 1e-9 or values.max() > high * (1 + 1e-9):
                 return None
         return found if math.isfinite(found.value) else None
@@ -470,16 +615,24 @@ class _Task:
 
     def _free(self, search: Search, state: Options, moving: list[str]) -> None:
         """Free functions from several first guesses, then finer ones."""
-        levels = [n for n in (self.pieces // 8, self.pieces // 4, self.pieces // 2) if n >= 2] + [self.pieces]
+        levels = [
+            n for n in (self.pieces // 8, self.pieces // 4, self.pieces // 2) if n >= 2
+        ] + [self.pieces]
         base, rng = state["constant"], np.random.default_rng(self.seed)
 
         def refined(n: int, guess: Found, noise: float = 0.0) -> Found:
             at = self._places(n)
-            shapes = self._shapes(base, moving, lambda name, x, wide: free(at, np.full(len(at), x), wide, self.clock))
+            shapes = self._shapes(
+                base,
+                moving,
+                lambda name, x, wide: free(at, np.full(len(at), x), wide, self.clock),
+            )
             first = {}
             for name in shapes:
                 size = at if name in moving else np.zeros(1)
-                first[name] = guess.at(name, size) * np.exp(noise * rng.standard_normal(len(size)))
+                first[name] = guess.at(name, size) * np.exp(
+                    noise * rng.standard_normal(len(size))
+                )
             return search.descend(shapes, first)
 
         guesses = [(base, 0.0)]
@@ -496,7 +649,9 @@ class _Task:
         assert best is not None
         for n in levels[1:]:
             finer = self._better(refined(n, best), best)
-            state["refinement"] = abs(finer.value / best.value - 1) if best.value else math.nan
+            state["refinement"] = (
+                abs(finer.value / best.value - 1) if best.value else math.nan
+            )
             best, state["best"] = finer, self._better(finer, state["best"])
 
     def _laws(self, found: Found) -> Options:
@@ -506,10 +661,16 @@ class _Task:
             if name == "weight_decay":
                 laws[name] = float(found.numbers[name][0])
             else:
-                laws[name] = shape.law(found.numbers[name], getattr(self.algorithm, name))
-            if name == "batch" and self._counts:  # its coefficient is a whole number, the rest is in the schedule
+                laws[name] = shape.law(
+                    found.numbers[name], getattr(self.algorithm, name)
+                )
+            if (
+                name == "batch" and self._counts
+            ):  # its coefficient is a whole number, the rest is in the schedule
                 law = laws[name]
-                laws[name] = Scaling(float(max(1, round(law.coefficient))), 0.0, law.schedule)
+                laws[name] = Scaling(
+                    float(max(1, round(law.coefficient))), 0.0, law.schedule
+                )
         return laws
 
     @property
@@ -519,23 +680,42 @@ class _Task:
 
     def _whole(self, search: Search, found: Found) -> Found:
         """The same with whole batches, to which the other controls adapt."""
-        if "batch" not in found.numbers or not self._counts or not math.isfinite(found.value):
+        if (
+            "batch" not in found.numbers
+            or not self._counts
+            or not math.isfinite(found.value)
+        ):
             return found
         n, numbers = self.algorithm.batch.coefficient, dict(found.numbers)
         first = numbers["batch"] = numbers["batch"].copy()
-        sizes = first if found.shapes["batch"].name == "free" else first[:1]  # others have a scale, and numbers beside
+        sizes = (
+            first if found.shapes["batch"].name == "free" else first[:1]
+        )  # others have a scale, and numbers beside
         top = float(sizes.max())
         sizes *= max(1, round(top * n)) / (top * n)
-        shapes = {**found.shapes, "batch": dataclasses.replace(found.shapes["batch"], low=first, high=first)}
-        rounded = Found(shapes, numbers, search.scanned.value(search.controls(shapes, numbers, search.scanned)))
-        return rounded if len(shapes) == 1 else self._better(search.descend(shapes, numbers), rounded)
+        shapes = {
+            **found.shapes,
+            "batch": dataclasses.replace(found.shapes["batch"], low=first, high=first),
+        }
+        rounded = Found(
+            shapes,
+            numbers,
+            search.scanned.value(search.controls(shapes, numbers, search.scanned)),
+        )
+        return (
+            rounded
+            if len(shapes) == 1
+            else self._better(search.descend(shapes, numbers), rounded)
+        )
 
     def _protocol(self, name: str, found: Found) -> tuple[Protocol, xr.Dataset]:
         """A find as an algorithm, with the run of the method itself."""
         algorithm = self.algorithm.replace(**self._laws(found))
         saves = min(400, round(self.horizon)) if self.method.stepwise else 400
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DivergenceWarning)  # told by a value that is infinite
+            warnings.simplefilter(
+                "ignore", DivergenceWarning
+            )  # told by a value that is infinite
             path = solve(
                 self.problem, algorithm, self.method, self.start, **length_of(self.clock, self.horizon), save=saves,
                 progress=False,
@@ -553,7 +733,9 @@ class _Task:
         still, held = self._protocol("constant", state["constant"])
         paths = {"optimum": path, "constant": held}
         known = {
-            name: Protocol(name, self.algorithm.replace(**self._laws(found)), found.value)
+            name: Protocol(
+                name, self.algorithm.replace(**self._laws(found)), found.value
+            )
             for name, found in state["named"].items()
         }
         if known:  # the best of them by a run of the method itself
@@ -563,7 +745,12 @@ class _Task:
         agrees = _agree(own.value, best.value)
         rivals = [still, *known.values()]
         slack = 1e-6 * abs(own.value)
-        ahead = all(own.value >= x.value - slack if self.goal.large else own.value <= x.value + slack for x in rivals)
+        ahead = all(
+            own.value >= x.value - slack
+            if self.goal.large
+            else own.value <= x.value + slack
+            for x in rivals
+        )
         return Optimum(
             own.value,
             next(iter(laws.values())) if len(laws) == 1 else laws,

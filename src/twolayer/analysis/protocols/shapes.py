@@ -28,11 +28,15 @@ class CurveForm:
     """A control as a function of numbers θ (n,), with where to begin and their bounds."""
 
     name: str
-    values: Callable[[np.ndarray, np.ndarray], np.ndarray]  # (θ, x) → values at positions x (G,)
+    values: Callable[
+        [np.ndarray, np.ndarray], np.ndarray
+    ]  # (θ, x) → values at positions x (G,)
     first: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    law: Callable[[np.ndarray, Scaling], Scaling]  # (θ, reference law) → the law that a method can run
+    law: Callable[
+        [np.ndarray, Scaling], Scaling
+    ]  # (θ, reference law) → the law that a method can run
 
     def at(self, theta: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values (G,) and their derivatives (G, n), by central differences: linear shapes have exact ones."""
@@ -40,7 +44,10 @@ class CurveForm:
         if self.name == "free":
             slopes = [self.values(e, x) for e in np.eye(len(theta))]
         else:
-            slopes = [(self.values(theta + h, x) - self.values(theta - h, x)) / (2 * h.max()) for h in steps]
+            slopes = [
+                (self.values(theta + h, x) - self.values(theta - h, x)) / (2 * h.max())
+                for h in steps
+            ]
         return self.values(theta, x), np.stack(slopes, axis=1)
 
 
@@ -56,20 +63,30 @@ def constant(first: float, bounds: tuple[float, float]) -> CurveForm:
     )
 
 
-def named(name: str, first: float, bounds: tuple[float, float], horizon: float, clock: str) -> CurveForm:
+def named(
+    name: str, first: float, bounds: tuple[float, float], horizon: float, clock: str
+) -> CurveForm:
     """One of the schedules with a name, between the bounds."""
     words: tuple[str, ...]
     scale = ([first], [bounds[0]], [bounds[1]])
     if name in ("cosine", "linear"):
-        words, own = ("horizon", "floor"), ([horizon, 0.1], [horizon / 50, 0.0], [horizon, 1.0])
+        words, own = (
+            ("horizon", "floor"),
+            ([horizon, 0.1], [horizon / 50, 0.0], [horizon, 1.0]),
+        )
     elif name == "power":
-        words, own = ("exponent", "scale"), ([0.5, horizon / 4], [-3.0, horizon / 1000], [3.0, 10 * horizon])
+        words, own = (
+            ("exponent", "scale"),
+            ([0.5, horizon / 4], [-3.0, horizon / 1000], [3.0, 10 * horizon]),
+        )
     else:
         words, own = ("scale",), ([horizon / 4], [horizon / 1000], [100 * horizon])
     fixed = {"after": 0.0} | ({"exponent": 1.0} if name == "inverse" else {})
 
     def values(theta: np.ndarray, x: np.ndarray) -> np.ndarray:
-        return theta[0] * FORMS[name](x, **dict(zip(words, theta[1:], strict=True)), **fixed)
+        return theta[0] * FORMS[name](
+            x, **dict(zip(words, theta[1:], strict=True)), **fixed
+        )
 
     def law(theta: np.ndarray, reference: Scaling) -> Scaling:
         numbers = {word: float(x) for word, x in zip(words, theta[1:], strict=True)}
@@ -79,7 +96,9 @@ def named(name: str, first: float, bounds: tuple[float, float], horizon: float, 
     return CurveForm(name, values, start, low, high, law)
 
 
-def free(at: np.ndarray, first: np.ndarray, bounds: tuple[float, float], clock: str) -> CurveForm:
+def free(
+    at: np.ndarray, first: np.ndarray, bounds: tuple[float, float], clock: str
+) -> CurveForm:
     """Straight lines between the values at places ``at``."""
     low, high = (np.full(len(at), x) for x in bounds)
 
@@ -89,4 +108,6 @@ def free(at: np.ndarray, first: np.ndarray, bounds: tuple[float, float], clock: 
             return top * reference
         return top * reference * table(at.tolist(), (theta / top).tolist(), clock=clock)
 
-    return CurveForm("free", lambda theta, x: np.interp(x, at, theta), first, low, high, law)
+    return CurveForm(
+        "free", lambda theta, x: np.interp(x, at, theta), first, low, high, law
+    )

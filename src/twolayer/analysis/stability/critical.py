@@ -31,7 +31,9 @@ from twolayer.task.schedules import Law
 
 __all__ = ["critical_lr", "perfect_point"]
 
-PERFECT = 1e-12  # mean squared error, relative to the labels, of a student that is the target
+PERFECT = (
+    1e-12  # mean squared error, relative to the labels, of a student that is the target
+)
 MAX_GRID = 2**17
 WIDEST = 40  # K has p⁴ entries
 
@@ -66,7 +68,9 @@ def _represented(problem: Problem) -> np.ndarray:
     L = target_frame(problem.P)[0]
     fields = jnp.asarray(sobol_normals(L.shape[1], 10) @ L.T)
     label = np.asarray(problem.target(fields))
-    said = np.asarray(problem.activation(fields @ own.T)) @ problem.a() / problem.divisor
+    said = (
+        np.asarray(problem.activation(fields @ own.T)) @ problem.a() / problem.divisor
+    )
     error = float(np.mean((label - said) ** 2) / 2)
     if not error <= PERFECT * float(np.mean(label**2)):
         raise InputError(
@@ -104,9 +108,15 @@ def critical_lr(problem: Problem, batch: Law = 1) -> Scaling:
     expect(Problem, "problem", problem)
     law = positive_law(batch, "batch")
     if law.exponent >= 1 or law.schedule is not None:
-        reject("batch", batch, "a number or a law of an order below d, for which γ/d is the scale of lr")
+        reject(
+            "batch",
+            batch,
+            "a number or a law of an order below d, for which γ/d is the scale of lr",
+        )
     if problem.p > WIDEST:
-        raise InputError(f"Argument `problem` must have at most {WIDEST} neurons here, but has {problem.p}.")
+        raise InputError(
+            f"Argument `problem` must have at most {WIDEST} neurons here, but has {problem.p}."
+        )
     _represented(problem)
     J, K = _averages(problem)
     p = problem.p
@@ -115,8 +125,12 @@ def critical_lr(problem: Problem, batch: Law = 1) -> Scaling:
     pull = np.einsum("njl,jm,eml->ne", basis, J, basis, optimize=True)
     pull = pull + pull.T
     values, vectors = scipy.linalg.eigh(pull)
-    keep = vectors[:, values > 1e-12 * values[-1]] / np.sqrt(values[values > 1e-12 * values[-1]])
-    mu = float(scipy.linalg.eigvalsh(keep.T @ whole @ keep)[-1])  # where nothing pulls, nothing is kicked
+    keep = vectors[:, values > 1e-12 * values[-1]] / np.sqrt(
+        values[values > 1e-12 * values[-1]]
+    )
+    mu = float(
+        scipy.linalg.eigvalsh(keep.T @ whole @ keep)[-1]
+    )  # where nothing pulls, nothing is kicked
     spread = float(np.dot(problem.inputs.variances, problem.inputs.fractions))
     return Scaling(problem.divisor**2 / (mu * spread), -1.0) * law
 
@@ -170,4 +184,6 @@ def _grid(problem: Problem, slope: ArrayFunction) -> tuple[np.ndarray, np.ndarra
             f"five of them, but has gram = {problem.P.tolist()}."
         )
     points, weights = hermite_rule([nodes] * rank)
-    return np.asarray(slope(jnp.asarray(points @ root.T).ravel())).reshape(len(points), problem.k), weights
+    return np.asarray(slope(jnp.asarray(points @ root.T).ravel())).reshape(
+        len(points), problem.k
+    ), weights

@@ -52,13 +52,17 @@ def _rate(field: VectorField, frame: Overlap, x: Real) -> jax.Array:
 @eqx.filter_jit
 def _slope(field: VectorField, frame: Overlap, x: Real) -> jax.Array:
     """J at x."""
-    return jax.jacfwd(lambda x: _packed(field, field.rate(0.0, _unpacked(field, frame, x))))(x)
+    return jax.jacfwd(
+        lambda x: _packed(field, field.rate(0.0, _unpacked(field, frame, x)))
+    )(x)
 
 
 @eqx.filter_jit
 def _speeds(field: VectorField, states: Overlap) -> jax.Array:
     """The largest |dx/dt| at many states."""
-    return jax.lax.map(lambda y: jnp.abs(_packed(field, field.rate(0.0, y))).max(), states)
+    return jax.lax.map(
+        lambda y: jnp.abs(_packed(field, field.rate(0.0, y))).max(), states
+    )
 
 
 @eqx.filter_jit
@@ -74,13 +78,25 @@ def _corner(field: VectorField, p: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _packed(field: VectorField, y: Overlap) -> jax.Array:
     rows, columns = _corner(field, y.Q.shape[-1])
-    return jnp.concatenate([y.M.ravel(), y.Q[..., rows, columns].ravel(), *([y.a] if field.form.trained else [])])
+    return jnp.concatenate(
+        [
+            y.M.ravel(),
+            y.Q[..., rows, columns].ravel(),
+            *([y.a] if field.form.trained else []),
+        ]
+    )
 
 
 def _unpacked(field: VectorField, frame: Overlap, x: Real) -> Overlap:
     rows, columns = _corner(field, frame.Q.shape[-1])
     M, corner, a = _parts(frame, x, len(rows))
-    Q = jnp.asarray(frame.Q).at[..., rows, columns].set(corner).at[..., columns, rows].set(corner)
+    Q = (
+        jnp.asarray(frame.Q)
+        .at[..., rows, columns]
+        .set(corner)
+        .at[..., columns, rows]
+        .set(corner)
+    )
     return Overlap(Q, M, a if field.form.trained else frame.a)
 
 
@@ -88,7 +104,11 @@ def _parts(frame: Overlap, x: Real, corner: int) -> tuple[Real, Real, Real]:
     """M, the entries of Q that are coordinates, and what is left."""
     first, blocks = frame.M.size, frame.Q.shape[:-2]
     last = first + corner * math.prod(blocks)
-    return x[:first].reshape(frame.M.shape), x[first:last].reshape(*blocks, corner), x[last:]
+    return (
+        x[:first].reshape(frame.M.shape),
+        x[first:last].reshape(*blocks, corner),
+        x[last:],
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,9 +137,14 @@ class Flow:
                     f"the inputs are {problem.inputs} and {algorithm.geometry} weights keep norms over all blocks "
                     "together, which are no coordinates of single blocks: use free weights",
                 )
-            blocks, fields = blocks_of(problem.inputs, start.P), start.fields(problem.inputs)
+            blocks, fields = (
+                blocks_of(problem.inputs, start.P),
+                start.fields(problem.inputs),
+            )
         a = problem.a() if start.a is None else start.a
-        averager, *_ = adapt(problem, algorithm.mean_drive, fields.Q, fields.M, a, tolerance=1e-8)
+        averager, *_ = adapt(
+            problem, algorithm.mean_drive, fields.Q, fields.M, a, tolerance=1e-8
+        )
         # what the step makes of averages is the same for all inputs, and so is what it refuses
         field = vector_field(problem.replace(inputs=Inputs.isotropic()), algorithm)
         field = dataclasses.replace(field, engine=averager.engine, blocks=blocks)
@@ -147,7 +172,9 @@ class Flow:
         M, corner, a = _parts(self.frame, v, len(rows))
         Q = np.zeros(self.frame.Q.shape, v.dtype)
         Q[..., rows, columns] = Q[..., columns, rows] = corner
-        return Overlap(Q, M, a if self.field.form.trained else np.zeros(len(self.frame.a)))
+        return Overlap(
+            Q, M, a if self.field.form.trained else np.zeros(len(self.frame.a))
+        )
 
     def rate(self, x: np.ndarray) -> np.ndarray:
         """F."""
@@ -156,7 +183,9 @@ class Flow:
     def slope(self, x: np.ndarray) -> np.ndarray:
         """J. Cost: one evaluation of the averages for each coordinate."""
         if self.rough and self.lowest(x) < SINGULAR:
-            outer, middle, inner = (self._slope(self._inside(x, INSIDE / n)) for n in (1, 4, 16))
+            outer, middle, inner = (
+                self._slope(self._inside(x, INSIDE / n)) for n in (1, 4, 16)
+            )
             return (4 * (2 * inner - middle) - (2 * middle - outer)) / 3
         return self._slope(x)
 
@@ -172,7 +201,9 @@ class Flow:
     def lowest(self, x: np.ndarray) -> float:
         """The smallest eigenvalue of Ω, relative to the largest; negative where no vectors have these overlaps."""
         Q, M, _ = map(np.asarray, _unpacked(self.field, self.frame, jnp.asarray(x)))
-        values = np.linalg.eigvalsh(np.block([[Q, M], [M.swapaxes(-1, -2), self.P]]))  # of each block
+        values = np.linalg.eigvalsh(
+            np.block([[Q, M], [M.swapaxes(-1, -2), self.P]])
+        )  # of each block
         return float(values.min() / values.max())
 
     def speeds(self, states: Overlap) -> np.ndarray:
@@ -181,4 +212,6 @@ class Flow:
 
     def excess_risk(self, x: np.ndarray) -> float:
         """Excess risk at x."""
-        return float(_risk(self.field, _unpacked(self.field, self.frame, jnp.asarray(x))))
+        return float(
+            _risk(self.field, _unpacked(self.field, self.frame, jnp.asarray(x)))
+        )

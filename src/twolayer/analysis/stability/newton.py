@@ -25,7 +25,9 @@ def _gains(values: np.ndarray, h: float) -> np.ndarray:
     """φ(λ)."""
     small, grows = np.abs(values) * h < 1e-8, values.real > 0
     fall = np.where(grows, -values, values) * h
-    whole = np.expm1(np.maximum(fall.real, -700.0) + 1j * fall.imag) / np.where(small, 1.0, values)
+    whole = np.expm1(np.maximum(fall.real, -700.0) + 1j * fall.imag) / np.where(
+        small, 1.0, values
+    )
     return np.where(small, np.where(grows, -h, h), whole)
 
 

@@ -50,8 +50,13 @@ class Plateau:
     Examples
     --------
     >>> import twolayer as tl
-    >>> problem, algorithm = tl.Problem("He2(z1)", "He2", noise=0.2), tl.SGD(lr="0.05/d", geometry="projected")
-    >>> saddle = tl.fixed_points(problem, algorithm, near=tl.Overlaps([[1.0]], [[0.0]]))[0]
+    >>> problem, algorithm = (
+    ...     tl.Problem("He2(z1)", "He2", noise=0.2),
+    ...     tl.SGD(lr="0.05/d", geometry="projected"),
+    ... )
+    >>> saddle = tl.fixed_points(
+    ...     problem, algorithm, near=tl.Overlaps([[1.0]], [[0.0]])
+    ... )[0]
     >>> stay = Plateau(begin=0.0, end=1.7, excess_risk=2.0, point=saddle, dim=10_000)
     >>> stay.length, round(stay.at(1_000_000) - stay.length, 3)
     (1.7, 0.828)
@@ -72,11 +77,15 @@ class Plateau:
     def constant(self) -> float:
         """What the run adds to log(d)/(2κ); nan where d or the end is not known."""
         known = self.dim is not None and math.isfinite(self.end)
-        return self.length - self.point.lasts(float(self.dim or 1)) if known else math.nan
+        return (
+            self.length - self.point.lasts(float(self.dim or 1)) if known else math.nan
+        )
 
     def at(self, dim: float) -> float:
         """The length log(d)/(2κ) + constant at another d = ``dim``; without a constant where that is not known."""
-        return self.point.lasts(dim, 0.0 if math.isnan(self.constant) else self.constant)
+        return self.point.lasts(
+            dim, 0.0 if math.isnan(self.constant) else self.constant
+        )
 
     def __repr__(self) -> str:
         return f"Plateau({self})"
@@ -108,7 +117,9 @@ class Plateaus(list[Plateau]):
 
     Examples
     --------
-    >>> none = Plateaus([], learned=[1.5], chain=[(2, 1)], in_order=True, points=FixedPoints())
+    >>> none = Plateaus(
+    ...     [], learned=[1.5], chain=[(2, 1)], in_order=True, points=FixedPoints()
+    ... )
     >>> print(none)
     no plateau
     chain: 1 of order 2 at t = 1.5: in this order
@@ -123,22 +134,40 @@ class Plateaus(list[Plateau]):
         points: FixedPoints,
     ) -> None:
         super().__init__(found)
-        self.learned, self.chain, self.in_order, self.points = list(learned), list(chain), in_order, points
+        self.learned, self.chain, self.in_order, self.points = (
+            list(learned),
+            list(chain),
+            in_order,
+            points,
+        )
 
     def __str__(self) -> str:
         return "\n".join([*(map(str, self) if self else ["no plateau"]), self._order()])
 
     def _order(self) -> str:
-        steps = [f"{n} of order {q} at t = {t:.4g}" for (q, n), t in zip(self.chain, self.learned, strict=True)]
+        steps = [
+            f"{n} of order {q} at t = {t:.4g}"
+            for (q, n), t in zip(self.chain, self.learned, strict=True)
+        ]
         words = {True: "in this order", False: "in another order"}
         return f"chain: {', '.join(steps)}: {words.get(self.in_order, 'undecided')}"  # type: ignore[arg-type]
 
     def _repr_html_(self) -> str:
         rows = [
-            (f"{x.begin:.4g}", f"{x.end:.4g}", f"{x.excess_risk:.4g}", str(x.point.unstable), f"{x.point.rate:.4g}")
+            (
+                f"{x.begin:.4g}",
+                f"{x.end:.4g}",
+                f"{x.excess_risk:.4g}",
+                str(x.point.unstable),
+                f"{x.point.rate:.4g}",
+            )
             for x in self
         ]
-        return card("Plateaus", table(("from", "to", "excess risk", "growing", "κ"), rows), note=self._order())
+        return card(
+            "Plateaus",
+            table(("from", "to", "excess risk", "growing", "κ"), rows),
+            note=self._order(),
+        )
 
 
 def plateaus(
@@ -164,7 +193,10 @@ def plateaus(
     Examples
     --------
     >>> import twolayer as tl
-    >>> problem, algorithm = tl.Problem("He2(z1)", "He2"), tl.SGD(lr="0.05/d", geometry="projected")
+    >>> problem, algorithm = (
+    ...     tl.Problem("He2(z1)", "He2"),
+    ...     tl.SGD(lr="0.05/d", geometry="projected"),
+    ... )
     >>> start = tl.Overlaps([[1.0]], [[0.01]], dim=10_000)
     >>> run = tl.solve(problem, algorithm, tl.ODE(), start, time=4)
     >>> found = tl.stability.plateaus(problem, algorithm, run)
@@ -172,7 +204,9 @@ def plateaus(
     (2.8, True)
     """
     expect(xr.Dataset, "run", run, " of `solve`")
-    points = fixed_points(problem, algorithm, run, seed=seed, tolerance=tolerance, progress=progress)
+    points = fixed_points(
+        problem, algorithm, run, seed=seed, tolerance=tolerance, progress=progress
+    )
     one = run.isel(seed=seed)
     times, risk = np.asarray(one.time.values, float), one.excess_risk.values
     saddles = [point for point in points if point.unstable]
@@ -219,18 +253,28 @@ def _order(
     for _, count in seen.chain:
         V = seen.directions[begin : begin + count]
         begin += count
-        share = [_share(V, Q, M) for Q, M in zip(one.Q.values, one.M.values, strict=True)]
+        share = [
+            _share(V, Q, M) for Q, M in zip(one.Q.values, one.M.values, strict=True)
+        ]
         above = np.flatnonzero(np.array(share) > LEARNED)
         learned.append(float(times[above[0]]) if len(above) else math.inf)
     whole = np.allclose(problem.P, np.eye(problem.k), atol=1e-9) and bool(learned)
     known = [t for t in learned if math.isfinite(t)]
     if whole and any(later < earlier for earlier, later in itertools.pairwise(learned)):
         return learned, seen.chain, False
-    return learned, seen.chain, True if whole and len(known) == len(learned) else "undecided"
+    return (
+        learned,
+        seen.chain,
+        True if whole and len(known) == len(learned) else "undecided",
+    )
 
 
 def _share(V: np.ndarray, Q: np.ndarray, M: np.ndarray) -> float:
     """The smallest share of the directions V in the span of the rows; 0 where overlaps are not finite."""
     if not (np.isfinite(Q).all() and np.isfinite(M).all()):
         return 0.0
-    return float(np.linalg.eigvalsh(V @ M.T @ np.linalg.pinv(Q, rcond=1e-9, hermitian=True) @ M @ V.T)[0])
+    return float(
+        np.linalg.eigvalsh(
+            V @ M.T @ np.linalg.pinv(Q, rcond=1e-9, hermitian=True) @ M @ V.T
+        )[0]
+    )

@@ -19,7 +19,15 @@ from twolayer.analysis.stability.linear import SINGULAR, Flow
 from twolayer.analysis.stability.newton import settle
 from twolayer.equations.state import Overlap
 from twolayer.numerics.arguments import Progress
-from twolayer.numerics.errors import InputError, Interrupted, Refused, finite_number, positive_integer, reject, require
+from twolayer.numerics.errors import (
+    InputError,
+    Interrupted,
+    Refused,
+    finite_number,
+    positive_integer,
+    reject,
+    require,
+)
 from twolayer.numerics.html import card, matrix, table
 from twolayer.numerics.precision import float64
 from twolayer.running.progress import monitor_for
@@ -62,9 +70,19 @@ class FixedPoint:
     Examples
     --------
     >>> import twolayer as tl
-    >>> problem, algorithm = tl.Problem("He2(z1)", "He2", noise=0.2), tl.SGD(lr="0.05/d", geometry="projected")
-    >>> point = tl.fixed_points(problem, algorithm, near=tl.Overlaps([[1.0]], [[0.0]]))[0]
-    >>> point.unstable, round(point.rate, 6), round(point.excess_risk, 6), round(point.lasts(10_000), 3)
+    >>> problem, algorithm = (
+    ...     tl.Problem("He2(z1)", "He2", noise=0.2),
+    ...     tl.SGD(lr="0.05/d", geometry="projected"),
+    ... )
+    >>> point = tl.fixed_points(problem, algorithm, near=tl.Overlaps([[1.0]], [[0.0]]))[
+    ...     0
+    ... ]
+    >>> (
+    ...     point.unstable,
+    ...     round(point.rate, 6),
+    ...     round(point.excess_risk, 6),
+    ...     round(point.lasts(10_000), 3),
+    ... )
     (1, 2.78, 2.0, 1.657)
     """
 
@@ -92,7 +110,12 @@ class FixedPoint:
         """
         number = positive_integer("number", number, 0)
         count = len(self.eigenvalues)
-        require(number < count, "number", number, f"less than {count}, the number of eigenvalues")
+        require(
+            number < count,
+            "number",
+            number,
+            f"less than {count}, the number of eigenvalues",
+        )
         v = self._vectors[:, number]
         v = v / v[np.abs(v).argmax()]
         return self._flow.direction(v if np.abs(v.imag).max() > 1e-9 else v.real)
@@ -102,22 +125,35 @@ class FixedPoint:
 
         The ``constant`` depends on the start and on what counts as the end; `stability.plateaus` measures it.
         """
-        dim = finite_number("dim", dim, minimum=1.0, accepted="a dimension, a number from 1 on")
+        dim = finite_number(
+            "dim", dim, minimum=1.0, accepted="a dimension, a number from 1 on"
+        )
         return math.log(dim) / (2 * self.rate) + constant if self.unstable else math.inf
 
     def __str__(self) -> str:
         first = f"{self.kind}, excess risk {self.excess_risk:.6g}"
         if self.unstable:
             return f"{first}, {self.unstable} growing, κ = {self.rate:.5g}"
-        return f"{first}, slowest decay {-self.rate + 0.0:.4g}" + (f", {self.neutral} neutral" if self.neutral else "")
+        return f"{first}, slowest decay {-self.rate + 0.0:.4g}" + (
+            f", {self.neutral} neutral" if self.neutral else ""
+        )
 
     def __repr__(self) -> str:
         return f"FixedPoint({self})"
 
     def _repr_html_(self) -> str:
-        shown = ", ".join(f"{x:.4g}" for x in self.eigenvalues[:6]) + (", …" if len(self.eigenvalues) > 6 else "")
-        rows = [("excess risk", f"{self.excess_risk:.6g}"), ("growing", str(self.unstable))]
-        rows += [("κ", f"{self.rate:.6g}"), ("eigenvalues", shown), ("residual", f"{self.residual:.1g}")]
+        shown = ", ".join(f"{x:.4g}" for x in self.eigenvalues[:6]) + (
+            ", …" if len(self.eigenvalues) > 6 else ""
+        )
+        rows = [
+            ("excess risk", f"{self.excess_risk:.6g}"),
+            ("growing", str(self.unstable)),
+        ]
+        rows += [
+            ("κ", f"{self.rate:.6g}"),
+            ("eigenvalues", shown),
+            ("residual", f"{self.residual:.1g}"),
+        ]
         fields = self.overlaps.fields(self._flow.problem.inputs)
         rows += [("M", matrix(fields.M)), ("Q", matrix(fields.Q))]
         return card(f"Fixed point ({self.kind})", "", rows)
@@ -139,11 +175,15 @@ class FixedPoints(list[FixedPoint]):
 
     Examples
     --------
-    >>> FixedPoints(missed=["from the first start the search left the unit ball"]).missed[0][:20]
+    >>> FixedPoints(
+    ...     missed=["from the first start the search left the unit ball"]
+    ... ).missed[0][:20]
     'from the first start'
     """
 
-    def __init__(self, points: Sequence[FixedPoint] = (), missed: Sequence[str] = ()) -> None:
+    def __init__(
+        self, points: Sequence[FixedPoint] = (), missed: Sequence[str] = ()
+    ) -> None:
         super().__init__(points)
         self.missed = list(missed)
 
@@ -153,11 +193,19 @@ class FixedPoints(list[FixedPoint]):
             lines.append(
                 f"{_when(one):>9}  {one.excess_risk:>12.6g}  {one.unstable:>7}  {one.rate:>10.5g}  {one.residual:.0e}"
             )
-        return "\n".join(lines + [f"no fixed point: {reason}" for reason in self.missed])
+        return "\n".join(
+            lines + [f"no fixed point: {reason}" for reason in self.missed]
+        )
 
     def _repr_html_(self) -> str:
         rows = [
-            (_when(one), f"{one.excess_risk:.6g}", str(one.unstable), f"{one.rate:.5g}", f"{one.residual:.0e}")
+            (
+                _when(one),
+                f"{one.excess_risk:.6g}",
+                str(one.unstable),
+                f"{one.rate:.5g}",
+                f"{one.residual:.0e}",
+            )
             for one in self
         ]
         head = ("time", "excess risk", "growing", "κ", "residual")
@@ -202,19 +250,29 @@ def fixed_points(
     Examples
     --------
     >>> import twolayer as tl
-    >>> problem, algorithm = tl.Problem("He2(z1)", "He2", noise=0.2), tl.SGD(lr="0.05/d")
-    >>> point = tl.fixed_points(problem, algorithm, near=tl.Overlaps([[0.4]], [[0.0]]))[0]
+    >>> problem, algorithm = (
+    ...     tl.Problem("He2(z1)", "He2", noise=0.2),
+    ...     tl.SGD(lr="0.05/d"),
+    ... )
+    >>> point = tl.fixed_points(problem, algorithm, near=tl.Overlaps([[0.4]], [[0.0]]))[
+    ...     0
+    ... ]
     >>> point.unstable, round(point.rate, 5), round(float(point.overlaps.Q[0, 0]), 6)
     (1, 3.68853, 0.385246)
     """
     check_description(problem, algorithm)
     algorithm.check_constant("fixed_points")
-    tolerance = finite_number("tolerance", tolerance, minimum=1e-13, accepted="a number from 1e-13 on")
+    tolerance = finite_number(
+        "tolerance", tolerance, minimum=1e-13, accepted="a number from 1e-13 on"
+    )
     path = times = None
     if isinstance(near, xr.Dataset):
         path, times = _path(problem, near, seed), near.time.values
         stalled = _stalled(problem, algorithm, path)
-        starts = [Overlaps.unchecked(path.Q[i], path.M[i], problem.P, path.a[i]) for i in stalled]
+        starts = [
+            Overlaps.unchecked(path.Q[i], path.M[i], problem.P, path.a[i])
+            for i in stalled
+        ]
         places = [f"from t = {times[i]:.4g}" for i in stalled]
     else:
         starts = _given(problem, near)
@@ -225,7 +283,9 @@ def fixed_points(
     monitor.begin("fixed points", float(len(starts)))
     try:
         for i, start in enumerate(starts):
-            one, why = _fixed(Flow.at(problem, algorithm, start), tolerance, path, times)
+            one, why = _fixed(
+                Flow.at(problem, algorithm, start), tolerance, path, times
+            )
             if one is None:
                 missed.append(f"{places[i]}, {why}")
             elif not any(_same(one, other) for other in found):
@@ -235,32 +295,57 @@ def fixed_points(
         raise Interrupted(FixedPoints(found, missed)) from None
     finally:
         monitor.finish()
-    return FixedPoints(found if times is None else sorted(found, key=lambda x: x.time), missed)
+    return FixedPoints(
+        found if times is None else sorted(found, key=lambda x: x.time), missed
+    )
 
 
 def _given(problem: Problem, near: object) -> list[Overlaps]:
     """Starting points as they were given."""
     many = [near] if isinstance(near, Overlaps) else near
-    if not isinstance(many, Sequence) or not many or not all(isinstance(x, Overlaps) for x in many):
-        reject("near", near, "a run (a dataset of `solve`), overlaps or a sequence of overlaps")
+    if (
+        not isinstance(many, Sequence)
+        or not many
+        or not all(isinstance(x, Overlaps) for x in many)
+    ):
+        reject(
+            "near",
+            near,
+            "a run (a dataset of `solve`), overlaps or a sequence of overlaps",
+        )
     other = next((x for x in many if (x.p, x.k) != (problem.p, problem.k)), None)
     if other is not None:
-        reject("near", other, f"overlaps of {problem.p} × {problem.k} neurons and directions, like the problem")
-    return [one for x in many for one in ([x[i] for i in range(x.batch[0])] if x.batch else [x])]
+        reject(
+            "near",
+            other,
+            f"overlaps of {problem.p} × {problem.k} neurons and directions, like the problem",
+        )
+    return [
+        one
+        for x in many
+        for one in ([x[i] for i in range(x.batch[0])] if x.batch else [x])
+    ]
 
 
 def _path(problem: Problem, run: xr.Dataset, seed: int) -> Overlap:
     """The overlaps of one run at its save points, up to where it ended."""
     lacking = [name for name in ("Q", "M", "excess_risk") if name not in run]
     if lacking:
-        raise InputError(f"Argument `near` must be a run with Q, M and excess_risk, but has no {lacking[0]}.")
+        raise InputError(
+            f"Argument `near` must be a run with Q, M and excess_risk, but has no {lacking[0]}."
+        )
     if not problem.inputs.plain:
         raise Refused(
             "fixed_points",
             "a run does not hold how the target lies in the blocks of the inputs: give overlaps in blocks",
         )
     seed = positive_integer("seed", seed, 0)
-    require(seed < run.sizes["seed"], "seed", seed, f"less than {run.sizes['seed']}, the number of runs")
+    require(
+        seed < run.sizes["seed"],
+        "seed",
+        seed,
+        f"less than {run.sizes['seed']}, the number of runs",
+    )
     one = run.isel(seed=seed)
     Q, M = one.Q.values, one.M.values
     if M.shape[-2:] != (problem.p, problem.k):
@@ -279,8 +364,14 @@ def _stalled(problem: Problem, algorithm: SGD, path: Overlap) -> np.ndarray:
     A run that has come to rest, or whose noise keeps it moving, has many such points at one place.
     """
     if not len(path.M):
-        raise InputError("Argument `near` must be a run with finite overlaps, but has none.")
-    flow = Flow.at(problem, algorithm, Overlaps.unchecked(path.Q[0], path.M[0], problem.P, path.a[0]))
+        raise InputError(
+            "Argument `near` must be a run with finite overlaps, but has none."
+        )
+    flow = Flow.at(
+        problem,
+        algorithm,
+        Overlaps.unchecked(path.Q[0], path.M[0], problem.P, path.a[0]),
+    )
     speeds = flow.speeds(path)
     padded = np.concatenate([[np.inf], speeds, [np.inf]])
     lows = np.flatnonzero((speeds <= padded[:-2]) & (speeds <= padded[2:]))
@@ -301,7 +392,10 @@ def _fixed(
     if left > tolerance:
         return None, f"|dx/dt| did not fall below {left:.1g}"
     if flow.lowest(x) < -SINGULAR:
-        return None, "the point found belongs to no vectors (Ω has a negative eigenvalue)"
+        return (
+            None,
+            "the point found belongs to no vectors (Ω has a negative eigenvalue)",
+        )
     slope = flow.slope(x)
     if not np.isfinite(slope).all():
         return None, "the linearisation is not finite"
@@ -312,7 +406,11 @@ def _fixed(
     grows, still = values.real > NEUTRAL * scale, np.abs(values.real) <= NEUTRAL * scale
     if np.abs(values.imag).max() <= 1e-12 * scale:
         values = values.real
-    way = flow.x[None] if path is None else np.stack([flow.packed(Overlap(*one)) for one in zip(*path, strict=True)])
+    way = (
+        flow.x[None]
+        if path is None
+        else np.stack([flow.packed(Overlap(*one)) for one in zip(*path, strict=True)])
+    )
     apart = np.abs(way - x).max(-1)
     closest = int(apart.argmin())
     return FixedPoint(
@@ -335,5 +433,8 @@ def _same(one: FixedPoint, other: FixedPoint) -> bool:
     scale = max(float(np.abs(one.eigenvalues).max()), 1e-300)
     return bool(
         abs(one.excess_risk - other.excess_risk) <= SAME * max(1e-3, one.excess_risk)
-        and np.abs(np.sort(one.eigenvalues.real) - np.sort(other.eigenvalues.real)).max() <= 10 * SAME * scale
+        and np.abs(
+            np.sort(one.eigenvalues.real) - np.sort(other.eigenvalues.real)
+        ).max()
+        <= 10 * SAME * scale
     )

@@ -65,14 +65,24 @@ class Thresholds:
     staircase: list[Stair]
     law: LabelLaw = field(repr=False)
 
-    def simulate(self, alpha: float, dim: int = 1000, seeds: int = 4, seed: int = 0, **options: Any) -> MessagePassing:
+    def simulate(
+        self,
+        alpha: float,
+        dim: int = 1000,
+        seeds: int = 4,
+        seed: int = 0,
+        **options: Any,
+    ) -> MessagePassing:
         """Message passing on explicit data: `amp.simulate` with this target and noise."""
         return simulate(self.law, alpha, dim, seeds, seed, **options)
 
     def __str__(self) -> str:
-        error = f" ± {self.error:.1g}" if self.error > 0 and np.isfinite(self.alpha) else ""
+        error = (
+            f" ± {self.error:.1g}" if self.error > 0 and np.isfinite(self.alpha) else ""
+        )
         lines = [
-            f"target            {self.target.name}" + (f", noise {self.noise:g}" if self.noise else ""),
+            f"target            {self.target.name}"
+            + (f", noise {self.noise:g}" if self.noise else ""),
             f"weak recovery     α_c = {_number(self.alpha)}{error}   (n = αd samples)",
         ]
         if len(self.trivial):
@@ -103,11 +113,17 @@ def _when(step: Stair) -> str:
 
 def written(rows: np.ndarray) -> str:
     """Directions as they are printed."""
-    return "; ".join("(" + ", ".join(f"{x:.4g}" for x in row.round(4) + 0.0) + ")" for row in rows)
+    return "; ".join(
+        "(" + ", ".join(f"{x:.4g}" for x in row.round(4) + 0.0) + ")" for row in rows
+    )
 
 
 def thresholds(
-    target: TargetLike, noise: float = 0.0, *, directions: int | None = None, progress: Progress = None
+    target: TargetLike,
+    noise: float = 0.0,
+    *,
+    directions: int | None = None,
+    progress: Progress = None,
 ) -> Thresholds:
     """Trivial directions, weak-recovery threshold and staircase of a target, for n = αd samples.
 
@@ -149,7 +165,9 @@ def _one_direction(law: LabelLaw) -> Thresholds:
     coarse = channel_of(law, order=6).visible()[1]
     trivial, seen = first > INVISIBLE, second > INVISIBLE
     alpha = 0.0 if trivial else 1 / second if seen else np.inf
-    error = abs(1 / second - 1 / coarse) + DIGITS / second if seen and not trivial else 0.0
+    error = (
+        abs(1 / second - 1 / coarse) + DIGITS / second if seen and not trivial else 0.0
+    )
     step = Stair(law.basis, 1 if trivial else 2 if seen else None, alpha, error)
     none = law.basis[:0]
     return Thresholds(
@@ -187,8 +205,12 @@ def _several(law: LabelLaw, monitor: Monitor) -> Thresholds:
         )
 
     try:
-        for step in climb(law, trivial, growth, lambda share: monitor.update(0.3 + 0.7 * share)):
-            steps.append(Stair(step.directions @ law.basis, step.order, step.alpha, step.error))
+        for step in climb(
+            law, trivial, growth, lambda share: monitor.update(0.3 + 0.7 * share)
+        ):
+            steps.append(
+                Stair(step.directions @ law.basis, step.order, step.alpha, step.error)
+            )
     except KeyboardInterrupt:
         raise Interrupted(result()) from None
     return result()

@@ -19,7 +19,12 @@ import numpy as np
 
 from twolayer.analysis.thresholds.label_law import LabelLaw
 from twolayer.numerics.arguments import Progress
-from twolayer.numerics.errors import Interrupted, finite_number, positive_integer, require
+from twolayer.numerics.errors import (
+    Interrupted,
+    finite_number,
+    positive_integer,
+    require,
+)
 from twolayer.numerics.statistics import standard_error
 from twolayer.running.progress import monitor_for
 
@@ -47,7 +52,11 @@ class MessagePassing:
 
     Examples
     --------
-    >>> print(MessagePassing(alpha=1.5, dim=400, path=np.array([[[0.0], [0.5]], [[0.0], [0.4]]])))
+    >>> print(
+    ...     MessagePassing(
+    ...         alpha=1.5, dim=400, path=np.array([[[0.0], [0.5]], [[0.0], [0.4]]])
+    ...     )
+    ... )
     message passing   overlap 0.4500 ± 0.0500   (α = 1.5, d = 400, 2 runs)
     """
 
@@ -69,11 +78,16 @@ class MessagePassing:
     def error(self) -> np.ndarray:
         """Standard error of the mean, (k,); NaN for a single run."""
         n = len(self.path)
-        return standard_error(self.overlap) if n > 1 else np.full(self.path.shape[2], np.nan)
+        return (
+            standard_error(self.overlap)
+            if n > 1
+            else np.full(self.path.shape[2], np.nan)
+        )
 
     def __str__(self) -> str:
         values = ", ".join(
-            f"{m:.4f}" + (f" ± {e:.4f}" if e == e else "") for m, e in zip(self.mean, self.error, strict=True)
+            f"{m:.4f}" + (f" ± {e:.4f}" if e == e else "")
+            for m, e in zip(self.mean, self.error, strict=True)
         )
         return f"message passing   overlap {values}   (α = {self.alpha:.4g}, d = {self.dim}, {len(self.path)} runs)"
 
@@ -111,17 +125,29 @@ def simulate(
     Examples
     --------
     >>> import twolayer as tl
-    >>> runs = tl.thresholds("tanh(z1)", noise=0.1).simulate(alpha=2.0, dim=300, seeds=2, iterations=20)
+    >>> runs = tl.thresholds("tanh(z1)", noise=0.1).simulate(
+    ...     alpha=2.0, dim=300, seeds=2, iterations=20
+    ... )
     >>> bool(abs(runs.mean[0] - 0.805) < 0.08)
     True
     """
     alpha = finite_number("alpha", alpha, accepted="a positive number")
-    dim, seeds = positive_integer("dim", dim, minimum=law.k), positive_integer("seeds", seeds)
+    dim, seeds = (
+        positive_integer("dim", dim, minimum=law.k),
+        positive_integer("seeds", seeds),
+    )
     iterations = positive_integer("iterations", iterations)
     n = round(alpha * dim)
-    require(n >= 1, "alpha", alpha, f"positive, and large enough for a sample in dimension {dim}")
+    require(
+        n >= 1,
+        "alpha",
+        alpha,
+        f"positive, and large enough for a sample in dimension {dim}",
+    )
     if start is not None:
-        start = finite_number("start", start, minimum=0.0, accepted="an overlap between 0 and 1")
+        start = finite_number(
+            "start", start, minimum=0.0, accepted="an overlap between 0 and 1"
+        )
         require(start < 1, "start", start, "an overlap between 0 and 1")
     # these load JAX, which thresholds do without
     from twolayer.analysis.thresholds.posterior import Posterior
@@ -135,7 +161,9 @@ def simulate(
     try:
         for run in range(seeds):
             path = []
-            for t, overlap in enumerate(_iterates(posterior, n, dim, [53, seed, run], start, iterations)):
+            for t, overlap in enumerate(
+                _iterates(posterior, n, dim, [53, seed, run], start, iterations)
+            ):
                 path.append(overlap)
                 monitor.update(run * iterations + t)
             paths.append(np.array(path))
@@ -149,7 +177,12 @@ def simulate(
 
 
 def _iterates(
-    posterior: Posterior, n: int, d: int, seed: list[int], start: float | None, iterations: int
+    posterior: Posterior,
+    n: int,
+    d: int,
+    seed: list[int],
+    start: float | None,
+    iterations: int,
 ) -> Iterator[np.ndarray]:
     """Singular values of ŴW*ᵀ at the start and after each iteration, on data drawn for this run."""
     law, rng = posterior.law, np.random.default_rng(seed)
@@ -161,7 +194,10 @@ def _iterates(
     if start is None:
         W, V = math.sqrt(WEAK) * noise, (1 - WEAK) * eye
     else:
-        W, V = start * W_star + math.sqrt(start * (1 - start)) * noise, (1 - start) * eye
+        W, V = (
+            start * W_star + math.sqrt(start * (1 - start)) * noise,
+            (1 - start) * eye,
+        )
     new = 1.0 if k == 1 else DAMPED
     g, A = np.zeros((n, k)), np.zeros((k, k))
     yield np.linalg.svd(W @ W_star.T, compute_uv=False)
@@ -172,7 +208,10 @@ def _iterates(
         g_new = (seen.mean - omega) @ inverse
         A_new = -(inverse @ (seen.covariance.sum(0) - n * V) @ inverse) / d
         share = new if t else 1.0  # there is nothing to damp with yet
-        g, A = share * g_new + (1 - share) * g, share * _positive(A_new) + (1 - share) * A
+        g, A = (
+            share * g_new + (1 - share) * g,
+            share * _positive(A_new) + (1 - share) * A,
+        )
         S = np.linalg.inv(eye + A)
         W = share * (S @ (A @ W + g.T @ X / d)) + (1 - share) * W
         V = (S + S.T) / 2

@@ -36,7 +36,9 @@ __all__ = ["BRANCHES", "BestPossible", "best_possible"]
 
 BRANCHES = ("uninformed", "informed", "equilibrium")
 REPLICATES = 3
-APART = 0.05  # difference of traces from which on two sampled fixed points are different
+APART = (
+    0.05  # difference of traces from which on two sampled fixed points are different
+)
 HALVINGS = 4  # of the interval in which sampled fixed points part or meet
 
 
@@ -106,32 +108,60 @@ class BestPossible:
             return None
         return self.information, self.algorithm
 
-    def simulate(self, alpha: float, dim: int = 1000, seeds: int = 4, seed: int = 0, **options: Any) -> MessagePassing:
+    def simulate(
+        self,
+        alpha: float,
+        dim: int = 1000,
+        seeds: int = 4,
+        seed: int = 0,
+        **options: Any,
+    ) -> MessagePassing:
         """Message passing on explicit data: `amp.simulate` with this target and noise."""
         return simulate(self.law, alpha, dim, seeds, seed, **options)
 
     def __str__(self) -> str:
-        lines = [f"target   {self.target.name}" + (f", noise {self.noise:g}" if self.noise else "")]
+        lines = [
+            f"target   {self.target.name}"
+            + (f", noise {self.noise:g}" if self.noise else "")
+        ]
         if not self.complete:
-            lines.append("interrupted: the best possible, and whether there is a hard phase, are not known")
+            lines.append(
+                "interrupted: the best possible, and whether there is a hard phase, are not known"
+            )
         elif self.hard is None:
-            lines.append("no hard phase: from nothing message passing reaches the best possible")
+            lines.append(
+                "no hard phase: from nothing message passing reaches the best possible"
+            )
         else:
-            ends = [f"{x:.{6 if self.curve else 3}g}" if math.isfinite(x) else "∞" for x in self.hard]
+            ends = [
+                f"{x:.{6 if self.curve else 3}g}" if math.isfinite(x) else "∞"
+                for x in self.hard
+            ]
             if self.curve is None:
-                ends = [x if x != "∞" else f"beyond {self.alphas[-1]:.3g}" for x in ends]
-            lines.append(f"possible from α_IT = {ends[0]}, found from α_alg = {ends[1]}: hard between")
-            lines += [f"thresholds are known to {self.threshold_error:.1g}"] if self.threshold_error > 1e-4 else []
+                ends = [
+                    x if x != "∞" else f"beyond {self.alphas[-1]:.3g}" for x in ends
+                ]
+            lines.append(
+                f"possible from α_IT = {ends[0]}, found from α_alg = {ends[1]}: hard between"
+            )
+            lines += (
+                [f"thresholds are known to {self.threshold_error:.1g}"]
+                if self.threshold_error > 1e-4
+                else []
+            )
         names = ("uninformed", "equilibrium") if self.complete else BRANCHES[:1]
         lines.append(
-            "       α  overlap from nothing      mmse" + ("  best possible      mmse" if self.complete else "")
+            "       α  overlap from nothing      mmse"
+            + ("  best possible      mmse" if self.complete else "")
         )
         for i, alpha in enumerate(self.alphas):
             cells = []
             for name in names:
                 row = self.data.sel(branch=name).isel(alpha=i)
                 values = np.sort(np.linalg.eigvalsh(row.overlap.values))[::-1]
-                cells.append(f"{' '.join(f'{x:.4f}' for x in values):>20}  {float(row.mmse):8.5f}")
+                cells.append(
+                    f"{' '.join(f'{x:.4f}' for x in values):>20}  {float(row.mmse):8.5f}"
+                )
             lines.append(f"{alpha:8.4g}  {'  '.join(cells)}")
         return "\n".join(lines)
 
@@ -140,7 +170,12 @@ class BestPossible:
 
 
 def best_possible(
-    target: TargetLike, alphas: Array, noise: float = 0.0, *, directions: int | None = None, progress: Progress = None
+    target: TargetLike,
+    alphas: Array,
+    noise: float = 0.0,
+    *,
+    directions: int | None = None,
+    progress: Progress = None,
 ) -> BestPossible:
     """State evolution of Bayes-optimal learning from n = αd samples, from nothing and from full knowledge.
 
@@ -167,7 +202,11 @@ def best_possible(
     monitor = monitor_for(progress)
     monitor.begin("best possible", 1.0)
     try:
-        return _on_a_curve(law, grid, monitor.update) if law.k == 1 else _iterated(law, grid, monitor.update)
+        return (
+            _on_a_curve(law, grid, monitor.update)
+            if law.k == 1
+            else _iterated(law, grid, monitor.update)
+        )
     finally:
         monitor.finish()
 
@@ -178,25 +217,56 @@ def _checked(alphas: Array) -> np.ndarray:
         grid = np.unique(np.asarray(alphas, dtype=float).ravel())
     except (TypeError, ValueError):
         reject("alphas", alphas, accepted)
-    require(len(grid) > 0 and bool((np.isfinite(grid) & (grid > 0)).all()), "alphas", alphas, accepted)
+    require(
+        len(grid) > 0 and bool((np.isfinite(grid) & (grid > 0)).all()),
+        "alphas",
+        alphas,
+        accepted,
+    )
     return grid
 
 
-def _on_a_curve(law: LabelLaw, grid: np.ndarray, tick: Callable[[float], None]) -> BestPossible:
+def _on_a_curve(
+    law: LabelLaw, grid: np.ndarray, tick: Callable[[float], None]
+) -> BestPossible:
     curve = curve_of(law, tick)
-    overlaps = np.array([[f(float(a)) for a in grid] for f in (curve.climb, curve.fall, curve.best)])[..., None, None]
+    overlaps = np.array(
+        [[f(float(a)) for a in grid] for f in (curve.climb, curve.fall, curve.best)]
+    )[..., None, None]
     folds = curve.folded or (None, None, None)
     # relative errors of α(q) become errors of q through the slope of the curve
-    with np.errstate(divide="ignore", invalid="ignore"):  # flat parts of α(q), as those of linear equations
-        slope = np.gradient(curve.q, np.where(np.isfinite(curve.alpha), curve.alpha, np.nan))
-    steep = np.nan_to_num(np.abs(np.interp(overlaps[..., 0, 0], curve.q, np.nan_to_num(slope, posinf=0.0, neginf=0.0))))
+    with np.errstate(
+        divide="ignore", invalid="ignore"
+    ):  # flat parts of α(q), as those of linear equations
+        slope = np.gradient(
+            curve.q, np.where(np.isfinite(curve.alpha), curve.alpha, np.nan)
+        )
+    steep = np.nan_to_num(
+        np.abs(
+            np.interp(
+                overlaps[..., 0, 0],
+                curve.q,
+                np.nan_to_num(slope, posinf=0.0, neginf=0.0),
+            )
+        )
+    )
     errors = curve.error * grid * np.minimum(steep, 1e3)
     known = [x for x in folds if x is not None and math.isfinite(x)]
     error = curve.error * max(known, default=0.0)
-    return _result(law, grid, overlaps, np.minimum(errors, 1.0)[..., None, None], folds, error, curve)
+    return _result(
+        law,
+        grid,
+        overlaps,
+        np.minimum(errors, 1.0)[..., None, None],
+        folds,
+        error,
+        curve,
+    )
 
 
-def _iterated(law: LabelLaw, grid: np.ndarray, tick: Callable[[float], None]) -> BestPossible:
+def _iterated(
+    law: LabelLaw, grid: np.ndarray, tick: Callable[[float], None]
+) -> BestPossible:
     eye, n = np.eye(law.k), len(grid)
     maps = [StateEvolution(law, seed) for seed in range(REPLICATES)]
     up: list[list[np.ndarray]] = []
@@ -209,7 +279,9 @@ def _iterated(law: LabelLaw, grid: np.ndarray, tick: Callable[[float], None]) ->
             tick(0.5 * len(up) / n)
         now = [FULL * eye] * REPLICATES
         for alpha in grid[::-1]:
-            now = [m.fixed_point(q, float(alpha)) for m, q in zip(maps, now, strict=True)]
+            now = [
+                m.fixed_point(q, float(alpha)) for m, q in zip(maps, now, strict=True)
+            ]
             down.append(now)
             tick(0.5 + 0.5 * len(down) / n)
         climbed, fallen = np.array(up), np.array(down[::-1])
@@ -218,7 +290,9 @@ def _iterated(law: LabelLaw, grid: np.ndarray, tick: Callable[[float], None]) ->
         if not up:
             raise
         means, errors = np.mean(up, 1)[None], standard_error(up, 1)[None]
-        raise Interrupted(_result(law, grid[: len(up)], means, errors, (None, None, None), 0.0, None)) from None
+        raise Interrupted(
+            _result(law, grid[: len(up)], means, errors, (None, None, None), 0.0, None)
+        ) from None
     return _sampled(law, grid, climbed, fallen, maps, ends)
 
 
@@ -238,14 +312,19 @@ def _parted(
 
     begin = [float(grid[first - 1]) if first else 0.0, float(grid[first])]
     nothing = up[first - 1] if first else np.zeros_like(up[0])
-    end = [float(grid[last]), float(grid[last + 1]) if last + 1 < len(grid) else math.inf]
+    end = [
+        float(grid[last]),
+        float(grid[last + 1]) if last + 1 < len(grid) else math.inf,
+    ]
     for _ in range(HALVINGS):
         middle = sum(begin) / 2
         begin[differ(middle, nothing, down[first])] = middle
         if math.isfinite(end[1]):
             middle = sum(end) / 2
             end[not differ(middle, up[last], down[last + 1])] = middle
-    left = max(begin[1] - begin[0], end[1] - end[0] if math.isfinite(end[1]) else 0.0) / 2
+    left = (
+        max(begin[1] - begin[0], end[1] - end[0] if math.isfinite(end[1]) else 0.0) / 2
+    )
     return sum(begin) / 2, sum(end) / 2, left
 
 
@@ -261,7 +340,13 @@ def _sampled(
     best = fallen.copy()
     apart = np.flatnonzero(np.trace(fallen - climbed, axis1=2, axis2=3).mean(1) > APART)
     leads = np.array(
-        [[m.lead(q, r, float(grid[i])) for m, q, r in zip(maps, climbed[i], fallen[i], strict=True)] for i in apart]
+        [
+            [
+                m.lead(q, r, float(grid[i]))
+                for m, q, r in zip(maps, climbed[i], fallen[i], strict=True)
+            ]
+            for i in apart
+        ]
     ).reshape(len(apart), REPLICATES)
     behind = apart[leads.mean(1) < 0]
     best[behind] = climbed[behind]
@@ -275,7 +360,9 @@ def _sampled(
     return _result(law, grid, overlaps, errors, folds, error, None)
 
 
-def _crossed(where: np.ndarray, leads: np.ndarray, ends: tuple[float, float, float]) -> tuple[float, float]:
+def _crossed(
+    where: np.ndarray, leads: np.ndarray, ends: tuple[float, float, float]
+) -> tuple[float, float]:
     """α_IT and its error: where the mean lead passes zero, or the ends of the interval in which branches differ."""
     mean = leads.mean(1)
     behind = np.flatnonzero(mean < 0)
@@ -309,7 +396,10 @@ def _result(
     data = xr.Dataset(
         {
             "overlap": ((*lead, *square), full),
-            "overlap_error": ((*lead, *square), np.abs(law.basis.T) @ errors @ np.abs(law.basis)),
+            "overlap_error": (
+                (*lead, *square),
+                np.abs(law.basis.T) @ errors @ np.abs(law.basis),
+            ),
             "mmse": (lead, found[..., 0]),
             "mmse_error": (lead, found[..., 1]),
         },

@@ -25,7 +25,9 @@ BLOCK = 2_000_000  # samples in memory at once
 def second_moments(u: np.ndarray) -> np.ndarray:
     """The entries of u uᵀ − I."""
     k = u.shape[-1]
-    return np.asarray((u[..., :, None] * u[..., None, :] - np.eye(k)).reshape(*u.shape[:-1], k * k))
+    return np.asarray(
+        (u[..., :, None] * u[..., None, :] - np.eye(k)).reshape(*u.shape[:-1], k * k)
+    )
 
 
 def cross_fitted(
@@ -44,7 +46,10 @@ def cross_fitted(
     """
     k, n = law.k, 2**log2_points
     halves = np.concatenate(
-        [sobol_normals(k + 1, log2_points, 2 * seed), sobol_normals(k + 1, log2_points, 2 * seed + 1)]
+        [
+            sobol_normals(k + 1, log2_points, 2 * seed),
+            sobol_normals(k + 1, log2_points, 2 * seed + 1),
+        ]
     )
     own = np.repeat([1.0, 0.0], n)
     rng = np.random.default_rng([31, seed])
@@ -56,15 +61,22 @@ def cross_fitted(
         some = omega[at : at + step]
         turned = np.empty((len(some), 2 * n, k + 1))
         for i in range(len(some)):
-            for mine, turn in zip((own == 1, own == 0), _rotations(rng, k + 1), strict=True):
+            for mine, turn in zip(
+                (own == 1, own == 0), _rotations(rng, k + 1), strict=True
+            ):
                 turned[i, mine] = halves[mine] @ turn
         u = turned[..., :k]
-        y = law.labels(some[:, None, :] + u @ root) + math.sqrt(law.noise) * turned[..., k]
+        y = (
+            law.labels(some[:, None, :] + u @ root)
+            + math.sqrt(law.noise) * turned[..., k]
+        )
         order = np.argsort(y, axis=1)
         values = np.take_along_axis(statistic(u), order[..., None], 1)
         first = own[order][..., None]
         fine = (len(some), 2 * bins, n // bins)
-        sums = [(values * part).reshape(*fine, -1).sum(2) for part in (first, 1 - first)]
+        sums = [
+            (values * part).reshape(*fine, -1).sum(2) for part in (first, 1 - first)
+        ]
         counts = [part.reshape(*fine, 1).sum(2) for part in (first, 1 - first)]
         total = total + 2 * _matched(sums, counts)
         pairs = [x.reshape(len(some), bins, 2, -1).sum(2) for x in (*sums, *counts)]

@@ -13,7 +13,12 @@ __all__ = ["gauss_nodes", "graded_edges"]
 
 
 def graded_edges(
-    low: float, high: float, centres: np.ndarray, first: float, growth: float, widest: float = np.inf
+    low: float,
+    high: float,
+    centres: np.ndarray,
+    first: float,
+    growth: float,
+    widest: float = np.inf,
 ) -> np.ndarray:
     """Edges from low to high whose spacing is ``first`` at the centres and grows in proportion to the distance.
 
@@ -33,7 +38,9 @@ def graded_edges(
         there = np.concatenate([centre - away, centre + away])
         parts.append(there[(there >= left) & (there <= right)])
     edges = np.unique(np.concatenate(parts))
-    keep = np.concatenate([[True], np.diff(edges) > 1e-13 * max(abs(low), abs(high), 1e-3)])
+    keep = np.concatenate(
+        [[True], np.diff(edges) > 1e-13 * max(abs(low), abs(high), 1e-3)]
+    )
     return edges[keep]
 
 
@@ -43,7 +50,9 @@ def _legendre(order: int) -> tuple[np.ndarray, np.ndarray]:
     return (1 + x) / 2, w / 2
 
 
-def gauss_nodes(left: np.ndarray, right: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
+def gauss_nodes(
+    left: np.ndarray, right: np.ndarray, order: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights on panels, both of shape (panels, order).
 
     Examples

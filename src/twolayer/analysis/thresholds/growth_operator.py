@@ -42,7 +42,11 @@ class Growth:
     @property
     def alpha_error(self) -> float:
         """Error of α_c: the standard error, and what averages over bins of labels leave out."""
-        return float(np.hypot(self.error / self.rho**2, BINNED * self.alpha)) if np.isfinite(self.alpha) else 0.0
+        return (
+            float(np.hypot(self.error / self.rho**2, BINNED * self.alpha))
+            if np.isfinite(self.alpha)
+            else 0.0
+        )
 
     @property
     def directions(self) -> np.ndarray:
@@ -54,7 +58,9 @@ class Growth:
 def as_operator(products: np.ndarray) -> np.ndarray:
     """The matrix of F on flattened matrices, from E[G_ik G_lj] as (ik, lj)."""
     k = round(len(products) ** 0.5)
-    return np.asarray(products.reshape(k, k, k, k).transpose(0, 3, 1, 2).reshape(k * k, k * k))
+    return np.asarray(
+        products.reshape(k, k, k, k).transpose(0, 3, 1, 2).reshape(k * k, k * k)
+    )
 
 
 def growth_of(replicates: list[np.ndarray]) -> Growth:
@@ -64,7 +70,11 @@ def growth_of(replicates: list[np.ndarray]) -> Growth:
     mean = (mean + mean.T) / 2
     k = round(len(mean) ** 0.5)
     values, vectors = np.linalg.eigh(mean)
-    top = vectors[:, values > values[-1] * (1 - TOGETHER)] if values[-1] > 0 else vectors[:, -1:]
+    top = (
+        vectors[:, values > values[-1] * (1 - TOGETHER)]
+        if values[-1] > 0
+        else vectors[:, -1:]
+    )
     matrix = (top @ (top.T @ np.eye(k).ravel())).reshape(k, k)
     matrix = (matrix + matrix.T) / 2
     size = np.linalg.norm(matrix)

@@ -68,11 +68,17 @@ class LabelLaw:
         size = 1 << max(10, (len(flat) - 1).bit_length())
         full = np.zeros((size, self.k))
         full[: len(flat)] = flat
-        return np.asarray(function(jnp.asarray(full)))[: len(flat)].reshape(z.shape[:-1])
+        return np.asarray(function(jnp.asarray(full)))[: len(flat)].reshape(
+            z.shape[:-1]
+        )
 
     def labels(self, z: np.ndarray) -> np.ndarray:
         """H at points (..., k), without noise; of formulas and teachers without JAX."""
-        return self.target.on_host(z @ self.basis) if self.target.light else self._padded(self._compiled[0], z)
+        return (
+            self.target.on_host(z @ self.basis)
+            if self.target.light
+            else self._padded(self._compiled[0], z)
+        )
 
     def line(self, z: np.ndarray) -> np.ndarray:
         """H of the single direction, at numbers."""
@@ -81,7 +87,10 @@ class LabelLaw:
     def slope(self, z: np.ndarray) -> np.ndarray:
         """h' of the single direction, at numbers; of polynomials by an imaginary step, without JAX."""
         if self.target.light and self.target.polynomial is not None:
-            return np.imag(self.target.on_host((z[..., None] + 1j * TINY) @ self.basis)) / TINY
+            return (
+                np.imag(self.target.on_host((z[..., None] + 1j * TINY) @ self.basis))
+                / TINY
+            )
         return self._padded(self._compiled[1], z[..., None])
 
     @cached_property
@@ -99,7 +108,9 @@ class LabelLaw:
         ordered = np.sort(self._sample)
         ends = np.flatnonzero(np.diff(ordered) > ALIKE * np.sqrt(self.variance))
         groups = np.split(ordered, ends + 1)
-        return tuple(float(np.median(g)) for g in groups if len(g) >= REPEATED * len(ordered))
+        return tuple(
+            float(np.median(g)) for g in groups if len(g) >= REPEATED * len(ordered)
+        )
 
     @cached_property
     def kinks(self) -> tuple[float, ...]:
@@ -109,7 +120,9 @@ class LabelLaw:
         return find_kinks(lambda x: self.function(x[..., None]))[0]
 
 
-def law_of(target: TargetLike, noise: object, directions: int | None = None) -> LabelLaw:
+def law_of(
+    target: TargetLike, noise: object, directions: int | None = None
+) -> LabelLaw:
     """Check a target and its noise, and leave out the directions that do not enter.
 
     Examples
@@ -118,8 +131,15 @@ def law_of(target: TargetLike, noise: object, directions: int | None = None) -> 
     [[0.707, 0.707]]
     """
     target = Target.of(target, directions)
-    delta = finite_number("noise", noise, minimum=0.0, accepted="a variance: a finite number, zero or more")
-    enters = complement(analyse(target).unused, target.directions)  # along coordinate axes wherever possible
+    delta = finite_number(
+        "noise",
+        noise,
+        minimum=0.0,
+        accepted="a variance: a finite number, zero or more",
+    )
+    enters = complement(
+        analyse(target).unused, target.directions
+    )  # along coordinate axes wherever possible
     if not len(enters):
         raise InputError(
             f"Argument `target` must vary with the inputs, for nothing can be learned from labels that are all the "

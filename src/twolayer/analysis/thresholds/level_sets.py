@@ -48,7 +48,15 @@ class MonotonePieces:
 def pieces_of(law: LabelLaw) -> MonotonePieces:
     """Cut the line at the kinks of h and at the zeros of h'."""
     kinks = np.array([x for x in law.kinks if abs(x) < REACH])
-    grid = np.unique(np.concatenate([np.linspace(-REACH, REACH, GRID) + 1e-5 / math.pi, kinks + 1e-9, kinks - 1e-9]))
+    grid = np.unique(
+        np.concatenate(
+            [
+                np.linspace(-REACH, REACH, GRID) + 1e-5 / math.pi,
+                kinks + 1e-9,
+                kinks - 1e-9,
+            ]
+        )
+    )
     slope = law.slope(grid)
     turns = np.flatnonzero(slope[1:] * slope[:-1] < 0)
     left, right = grid[turns], grid[turns + 1]
@@ -66,7 +74,9 @@ def pieces_of(law: LabelLaw) -> MonotonePieces:
         )
     a, b = edges[:-1] + INSIDE, edges[1:] - INSIDE
     bottom, top = law.line(a), law.line(b)
-    probes = np.abs(law.slope(a[:, None] + (b - a)[:, None] * np.linspace(0.05, 0.95, 7)))
+    probes = np.abs(
+        law.slope(a[:, None] + (b - a)[:, None] * np.linspace(0.05, 0.95, 7))
+    )
     return MonotonePieces(a, b, bottom, top, (probes == 0).all(1) & (bottom == top))
 
 
@@ -82,7 +92,9 @@ class LevelSets:
         moving = ~p.constant
         a, b = p.left[moving], p.right[moving]
         bottom, top = p.bottom[moving], p.top[moving]
-        inside = (np.minimum(bottom, top) < y[:, None]) & (y[:, None] < np.maximum(bottom, top))
+        inside = (np.minimum(bottom, top) < y[:, None]) & (
+            y[:, None] < np.maximum(bottom, top)
+        )
         rows, columns = np.nonzero(inside)
         left, right, rising = a[columns], b[columns], (top > bottom)[columns]
         for _ in range(HALVINGS):
@@ -103,22 +115,32 @@ class LevelSets:
         special = np.concatenate([p.left, p.right, partners[np.isfinite(partners)]])
         z, w, own = [], [], []
         for column, i in enumerate(moving):
-            near = special[(special >= p.left[i] - 1e-8) & (special <= p.right[i] + 1e-8)]
-            edges = graded_edges(p.left[i], p.right[i], near, first=1e-6, growth=1.0, widest=0.5)
+            near = special[
+                (special >= p.left[i] - 1e-8) & (special <= p.right[i] + 1e-8)
+            ]
+            edges = graded_edges(
+                p.left[i], p.right[i], near, first=1e-6, growth=1.0, widest=0.5
+            )
             x, weight = gauss_nodes(edges[:-1], edges[1:], self.order)
             z.append(x.ravel())
             w.append((weight * np.exp(-(x**2) / 2)).ravel() / math.sqrt(2 * math.pi))
             own.append(np.full(x.size, column))
         if not z:
             return np.zeros(0), np.zeros(0), np.zeros((0, 1)), np.zeros((0, 1))
-        points, weights, columns = np.concatenate(z), np.concatenate(w), np.concatenate(own)
+        points, weights, columns = (
+            np.concatenate(z),
+            np.concatenate(w),
+            np.concatenate(own),
+        )
         keep = weights > 1e-20
         points, weights, columns = points[keep], weights[keep], columns[keep]
         there = self.roots(self.law.line(points))
         there[np.arange(len(points)), columns] = points  # to the last digit
         slopes = np.abs(self.law.slope(np.nan_to_num(there)))
         with np.errstate(divide="ignore"):
-            steep = np.where(np.isfinite(there) & (slopes > 0), -np.log(slopes), -np.inf)
+            steep = np.where(
+                np.isfinite(there) & (slopes > 0), -np.log(slopes), -np.inf
+            )
         return points, weights, np.nan_to_num(there), steep
 
     @cached_property
@@ -127,12 +149,18 @@ class LevelSets:
         p = self.pieces
         flat = np.flatnonzero(p.constant)
         order = flat[np.argsort(p.bottom[flat])]
-        gaps = np.flatnonzero(np.diff(p.bottom[order]) > ALIKE * math.sqrt(self.law.variance))
+        gaps = np.flatnonzero(
+            np.diff(p.bottom[order]) > ALIKE * math.sqrt(self.law.variance)
+        )
         groups = np.split(order, gaps + 1) if len(order) else []
         out = []
         for group in groups:
-            left = np.where(p.left[group] < 1e-6 - REACH, -np.inf, p.left[group] - INSIDE)
-            right = np.where(p.right[group] > REACH - 1e-6, np.inf, p.right[group] + INSIDE)
+            left = np.where(
+                p.left[group] < 1e-6 - REACH, -np.inf, p.left[group] - INSIDE
+            )
+            right = np.where(
+                p.right[group] > REACH - 1e-6, np.inf, p.right[group] + INSIDE
+            )
             out.append((left, right))
         return out
 
@@ -164,7 +192,9 @@ class LevelSets:
         x, w = gauss_nodes(np.arange(-8.0, 8.0), np.arange(-7.0, 9.0), self.order)
         z, weights, points, steep = self._nodes
         total = 0.0
-        for xi, weight in zip(x.ravel(), (w * _density(x)).ravel(), strict=True):  # ω given z is N(q z, q V)
+        for xi, weight in zip(
+            x.ravel(), (w * _density(x)).ravel(), strict=True
+        ):  # ω given z is N(q z, q V)
             omega = (q * z + math.sqrt(q * V) * xi)[:, None]
             log = steep - (points - omega) ** 2 / (2 * V)
             share = np.exp(log - log.max(1, keepdims=True))
@@ -178,8 +208,17 @@ class LevelSets:
         scale, reach = math.sqrt(1 - q), REACH * math.sqrt(q)
         ends = np.unique(np.concatenate([np.concatenate(pair) for pair in self._atoms]))
         ends = ends[np.isfinite(ends)]
-        edges = graded_edges(-reach, reach, ends, first=0.5 * scale, growth=0.5, widest=0.5 * math.sqrt(q))
-        omega, weight = (x.ravel() for x in gauss_nodes(edges[:-1], edges[1:], self.order))
+        edges = graded_edges(
+            -reach,
+            reach,
+            ends,
+            first=0.5 * scale,
+            growth=0.5,
+            widest=0.5 * math.sqrt(q),
+        )
+        omega, weight = (
+            x.ravel() for x in gauss_nodes(edges[:-1], edges[1:], self.order)
+        )
         weight = weight * _density(omega / math.sqrt(q)) / math.sqrt(q)
         total = np.zeros_like(omega)
         for left, right in self._atoms:

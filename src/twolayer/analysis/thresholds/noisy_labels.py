@@ -36,7 +36,9 @@ class NoisyLine:
         z = np.linspace(0.013, 5.0, 37)
         up, down = law.line(z), law.line(-z)
         scale = 1e-12 * math.sqrt(law.variance)
-        self.mirrored = bool(np.abs(up - down).max() < scale or np.abs(up + down).max() < scale)
+        self.mirrored = bool(
+            np.abs(up - down).max() < scale or np.abs(up + down).max() < scale
+        )
 
     def visible(self) -> tuple[float, float]:
         """E[ζ₁²] and E[ζ₂²] with ζ₁ = E[z | y], ζ₂ = E[z² − 1 | y]."""
@@ -49,9 +51,18 @@ class NoisyLine:
             return self.visible()[0]
         V, scale = 1 - q, math.sqrt(q)
         low = 0.0 if self.mirrored else -REACH * scale
-        edges = graded_edges(low, REACH * scale, self.special, 0.5 * math.sqrt(V), 0.5, 0.75 * scale)
-        omega, weight = (x.ravel() for x in gauss_nodes(edges[:-1], edges[1:], self.order))
-        weight = weight * np.exp(-(omega**2) / (2 * q)) / math.sqrt(2 * math.pi * q) * (2 if self.mirrored else 1)
+        edges = graded_edges(
+            low, REACH * scale, self.special, 0.5 * math.sqrt(V), 0.5, 0.75 * scale
+        )
+        omega, weight = (
+            x.ravel() for x in gauss_nodes(edges[:-1], edges[1:], self.order)
+        )
+        weight = (
+            weight
+            * np.exp(-(omega**2) / (2 * q))
+            / math.sqrt(2 * math.pi * q)
+            * (2 if self.mirrored else 1)
+        )
         keep = weight > 1e-13 * weight.max()
         return float(weight[keep] @ self._at(omega[keep], V)[:, 0]) / V
 
@@ -69,15 +80,24 @@ class NoisyLine:
             mine = slice(ends[i], ends[i + 1])
             near = np.abs(self.special - x) < (INNER + 0.5) * math.sqrt(V)
             out[i] = self._integrated(
-                u[mine].ravel(), w[mine].ravel(), h[mine].ravel(), np.append(turning[near], centre[i])
+                u[mine].ravel(),
+                w[mine].ravel(),
+                h[mine].ravel(),
+                np.append(turning[near], centre[i]),
             )
         return out
 
-    def _integrated(self, u: np.ndarray, w: np.ndarray, h: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    def _integrated(
+        self, u: np.ndarray, w: np.ndarray, h: np.ndarray, centres: np.ndarray
+    ) -> np.ndarray:
         order = np.argsort(h)
         u, w, h = u[order], w[order], h[order]
         edges = graded_edges(
-            float(h[0]) - SEEN * self.width, float(h[-1]) + SEEN * self.width, centres, 1.5 * self.width, 0.25
+            float(h[0]) - SEEN * self.width,
+            float(h[-1]) + SEEN * self.width,
+            centres,
+            1.5 * self.width,
+            0.25,
         )
         y, weight = (x.ravel() for x in gauss_nodes(edges[:-1], edges[1:], self.order))
         factors = np.stack([w, w * u, w * (u**2 - 1)], 1)
@@ -91,16 +111,28 @@ class NoisyLine:
             kernel = np.exp(-((part[:, None] - h[a:b]) ** 2) / (2 * self.law.noise))
             mass, first, second = (kernel @ factors[a:b]).T
             with np.errstate(divide="ignore", invalid="ignore"):
-                ratios = np.where(mass > 1e-250, np.stack([first**2, second**2]) / mass, 0.0)
+                ratios = np.where(
+                    mass > 1e-250, np.stack([first**2, second**2]) / mass, 0.0
+                )
             total += ratios @ weight[at : at + BLOCK]
         return total / math.sqrt(2 * math.pi * self.law.noise)
 
-    def _panels(self, omega: np.ndarray, V: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _panels(
+        self, omega: np.ndarray, V: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Panels of u for every ω, halved where h is steep: owner, left and right ends."""
         scale = math.sqrt(V)
         base = np.linspace(-INNER, INNER, 2 * math.ceil(INNER) + 1)
         cuts = (self.special[None] - omega[:, None]) / scale
-        edges = np.sort(np.concatenate([np.broadcast_to(base, (len(omega), len(base))), cuts.clip(-INNER, INNER)], 1))
+        edges = np.sort(
+            np.concatenate(
+                [
+                    np.broadcast_to(base, (len(omega), len(base))),
+                    cuts.clip(-INNER, INNER),
+                ],
+                1,
+            )
+        )
         owner = np.repeat(np.arange(len(omega)), edges.shape[1] - 1)
         left, right = edges[:, :-1].ravel(), edges[:, 1:].ravel()
         keep = right > left

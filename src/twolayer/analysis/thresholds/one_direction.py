@@ -27,7 +27,12 @@ from twolayer.numerics.arguments import Array, ArrayFunction
 __all__ = ["INVISIBLE", "Curve", "channel_of", "curve_of"]
 
 POWER = 4  # 1 − q = (1 − s)⁴, a power at which square roots of 1 − q are smooth
-PANELS = (0.0, 0.06, 0.25, 1.0)  # of s: the series in q does not converge, so that small q wants a panel of its own
+PANELS = (
+    0.0,
+    0.06,
+    0.25,
+    1.0,
+)  # of s: the series in q does not converge, so that small q wants a panel of its own
 LEVELS = (8, 16, 32)
 DENSE = 6001
 CLOSEST = 0.03  # 1 − s at the last point of the table, for noisy labels
@@ -47,7 +52,9 @@ class Curve:
     q: np.ndarray
     alpha: np.ndarray  # α(0⁺) first
     gain: np.ndarray  # ∫_0^q E[g_out²]
-    error: float  # of α(q), relative: the change when the points of the table are doubled
+    error: (
+        float  # of α(q), relative: the change when the points of the table are doubled
+    )
     _rate: ArrayFunction
 
     def climb(self, alpha: float) -> float:
@@ -62,7 +69,11 @@ class Curve:
         below = np.flatnonzero(self.alpha < alpha)
         if not len(below):
             return 0.0
-        return self._beyond(alpha) if below[-1] == len(self.q) - 1 else self._between(below[-1], alpha)
+        return (
+            self._beyond(alpha)
+            if below[-1] == len(self.q) - 1
+            else self._between(below[-1], alpha)
+        )
 
     def best(self, alpha: float) -> float:
         """The overlap with the largest free entropy."""
@@ -81,7 +92,10 @@ class Curve:
     @property
     def folded(self) -> tuple[float, float, float] | None:
         """(α_sp, α_IT, α_alg) where the two ends of the curve differ, or None where they never do."""
-        reached, left = np.maximum.accumulate(self.alpha), np.minimum.accumulate(self.alpha[::-1])[::-1]
+        reached, left = (
+            np.maximum.accumulate(self.alpha),
+            np.minimum.accumulate(self.alpha[::-1])[::-1],
+        )
         apart = reached > left * (1 + 1e-9)
         if not apart.any():
             return None
@@ -108,7 +122,9 @@ class Curve:
     def _between(self, i: int, alpha: float) -> float:
         """The fixed point between two points of the dense grid."""
         q = (self.q[i], self.q[i + 1])
-        flat = (self._rate(q[0]) - alpha) * (self._rate(q[1]) - alpha) >= 0  # as at α = 1 of linear equations
+        flat = (self._rate(q[0]) - alpha) * (
+            self._rate(q[1]) - alpha
+        ) >= 0  # as at α = 1 of linear equations
         if i == 0 or i + 2 >= len(self.q) or flat:
             return float(np.interp(alpha, self.alpha[i : i + 2], q))
         return float(brentq(lambda x: self._rate(x) - alpha, *q, xtol=1e-14))
@@ -122,7 +138,9 @@ class Curve:
         return 1 - float(V[1]) * (float(a[1]) / alpha) ** power
 
 
-def curve_of(law: LabelLaw, tick: Callable[[float], None] = lambda share: None) -> Curve:
+def curve_of(
+    law: LabelLaw, tick: Callable[[float], None] = lambda share: None
+) -> Curve:
     """Tabulate the curve of a law with one direction; ``tick`` is told the share of the work that is done."""
     from scipy.integrate import cumulative_simpson
 
@@ -152,18 +170,29 @@ def curve_of(law: LabelLaw, tick: Callable[[float], None] = lambda share: None) 
     def rate(x: Any) -> Any:
         """α(q)."""
         v = 1 - np.asarray(x)
-        return (x if trivial else 1.0) / (table(1 - v ** (1 / POWER)) * v ** (1 - growth))
+        return (x if trivial else 1.0) / (
+            table(1 - v ** (1 / POWER)) * v ** (1 - growth)
+        )
 
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.maximum(fine, 0.0)
-        alpha = np.where(value > 0, (q if trivial else 1.0) / (value * V ** (1 - growth)), np.inf)
+        alpha = np.where(
+            value > 0, (q if trivial else 1.0) / (value * V ** (1 - growth)), np.inf
+        )
         # dq = 4 (1 − s)³ ds, and 1 − q = (1 − s)⁴
-        slope = value * (1.0 if trivial else q) * POWER * (1 - dense) ** (POWER - 1 - POWER * growth)
+        slope = (
+            value
+            * (1.0 if trivial else q)
+            * POWER
+            * (1 - dense) ** (POWER - 1 - POWER * growth)
+        )
     if not trivial and second <= INVISIBLE:
         alpha[0] = np.inf
     if growth == 1.0:
         slope[-1] = slope[-2]  # the integral diverges here, and nobody asks for it
-        alpha = np.where(np.abs(alpha * sharp - 1) < 10 * table.error, 1 / sharp, alpha)  # no folds from rounding
+        alpha = np.where(
+            np.abs(alpha * sharp - 1) < 10 * table.error, 1 / sharp, alpha
+        )  # no folds from rounding
     gain = np.asarray(cumulative_simpson(slope, dx=dense[1], initial=0.0))
     return Curve(q, alpha, gain, table.error, rate)
 
@@ -171,7 +200,12 @@ def curve_of(law: LabelLaw, tick: Callable[[float], None] = lambda share: None) 
 class _Table:
     """A function on panels of Chebyshev points, doubled in each panel until it does not change."""
 
-    def __init__(self, f: Callable[[float], float], edges: tuple[float, ...], tick: Callable[[float], None]) -> None:
+    def __init__(
+        self,
+        f: Callable[[float], float],
+        edges: tuple[float, ...],
+        tick: Callable[[float], None],
+    ) -> None:
         self.edges, self.parts, self.error = edges, [], 0.0
         for i, (a, b) in enumerate(itertools.pairwise(edges)):
             known: dict[int, float] = {}
@@ -183,10 +217,14 @@ class _Table:
                     if place not in known:
                         known[place] = f(float(s))
                         tick((i + len(known) / LEVELS[-1]) / (len(edges) - 1))
-                part = BarycentricInterpolator(at, [known[j * (LEVELS[-1] // n)] for j in range(n + 1)], rng=0)
+                part = BarycentricInterpolator(
+                    at, [known[j * (LEVELS[-1] // n)] for j in range(n + 1)], rng=0
+                )
                 fine = part(probe)
                 if coarse is not None:
-                    change = np.abs(fine - coarse) / np.maximum(np.abs(fine), 1e-4 * np.abs(fine).max() + 1e-300)
+                    change = np.abs(fine - coarse) / np.maximum(
+                        np.abs(fine), 1e-4 * np.abs(fine).max() + 1e-300
+                    )
                     if change.max() < ACCURATE:
                         break
                 coarse = fine

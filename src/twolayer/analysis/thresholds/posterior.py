@@ -32,7 +32,10 @@ __all__ = ["Posterior", "PosteriorMoments"]
 REACH = 6.2  # standard deviations that lines and their cells cover
 CELLS = {1: 128, 2: 40}
 SPACING = {2: 0.5, 3: 0.7}  # of the lines, where they form a grid
-FEW_CELLS, SCATTERED = 32, 8  # cells for more directions, and log₂ of the number of lines that do not form a grid
+FEW_CELLS, SCATTERED = (
+    32,
+    8,
+)  # cells for more directions, and log₂ of the number of lines that do not form a grid
 CHUNK = 600_000  # values of h at once
 TOGETHER = 256  # labels at once, however many there are: one shape to compile
 NARROW = 0.3  # cells across which h moves by less than this many √Δ
@@ -81,7 +84,9 @@ class Posterior:
         rest, weights = jnp.asarray(self.rest), jnp.asarray(self.weights)
         width = 2 * REACH / cells
 
-        def along(j: int, y: Real, omega: Real, root: Real) -> tuple[jax.Array, jax.Array, jax.Array]:
+        def along(
+            j: int, y: Real, omega: Real, root: Real
+        ) -> tuple[jax.Array, jax.Array, jax.Array]:
             edges = -REACH + width * jnp.arange(cells + 1)
             u = jnp.insert(
                 jnp.broadcast_to(rest[:, None, :], (len(rest), cells + 1, k - 1)),
@@ -98,7 +103,10 @@ class Posterior:
                 s = jnp.sqrt(noise)
                 a, b = (low - label) / s, (high - label) / s
                 first, last = jnp.minimum(a, b), jnp.maximum(a, b)
-                first, last = jnp.where(first > 0, -last, first), jnp.where(first > 0, -first, last)
+                first, last = (
+                    jnp.where(first > 0, -last, first),
+                    jnp.where(first > 0, -first, last),
+                )
                 mass = ndtr(last) - ndtr(first)
                 narrow = jnp.abs(b - a) < NARROW
 
@@ -118,15 +126,25 @@ class Posterior:
                 if atoms is not None:
                     heap = (jnp.abs(label - atoms) < close).any(-1, keepdims=True)
                     there = (jnp.abs(value - label) < close).astype(float)
-                    likelihood = jnp.where(heap, (there[..., 1:] + there[..., :-1]) / 2, likelihood)
+                    likelihood = jnp.where(
+                        heap, (there[..., 1:] + there[..., :-1]) / 2, likelihood
+                    )
                     place = jnp.where(heap, 0.5, place)
             if k > 1:
                 steep = jnp.nan_to_num(slopes(x) @ root.T) ** 2 + 1e-12 * law.variance
                 share = steep[..., j] / steep.sum(-1)
                 likelihood = likelihood * (share[..., 1:] + share[..., :-1]) / 2
             at = edges[:-1] + width * place
-            mass = likelihood * weights[:, None] * jnp.exp(-(at**2) / 2) * width / jnp.sqrt(2 * jnp.pi)
-            here = jnp.insert(jnp.broadcast_to(rest[:, None, :], (*mass.shape, k - 1)), j, at, axis=-1)
+            mass = (
+                likelihood
+                * weights[:, None]
+                * jnp.exp(-(at**2) / 2)
+                * width
+                / jnp.sqrt(2 * jnp.pi)
+            )
+            here = jnp.insert(
+                jnp.broadcast_to(rest[:, None, :], (*mass.shape, k - 1)), j, at, axis=-1
+            )
             return (
                 mass.sum((1, 2)),
                 jnp.einsum("nlc,nlci->ni", mass, here),
@@ -138,17 +156,23 @@ class Posterior:
             root = (vectors * jnp.sqrt(jnp.maximum(values, 0.0))) @ vectors.T
             parts = [along(j, y, omega, root) for j in range(k)]
             mass, first, second = (sum(p) for p in zip(*parts, strict=True))
-            blind = (mass <= 1e-290)[:, None]  # a label that cannot come from here says nothing
+            blind = (mass <= 1e-290)[
+                :, None
+            ]  # a label that cannot come from here says nothing
             inverse = 1 / jnp.where(blind, 1.0, mass[:, None])
             mean = jnp.where(blind, 0.0, first * inverse)
             outer = mean[:, :, None] * mean[:, None, :]
-            spread = jnp.where(blind[..., None], jnp.eye(k), second * inverse[..., None] - outer)
+            spread = jnp.where(
+                blind[..., None], jnp.eye(k), second * inverse[..., None] - outer
+            )
             return omega + mean @ root, root @ spread @ root
 
         return jax.jit(moments)
 
     @float64
-    def __call__(self, y: np.ndarray, omega: np.ndarray, V: np.ndarray) -> PosteriorMoments:
+    def __call__(
+        self, y: np.ndarray, omega: np.ndarray, V: np.ndarray
+    ) -> PosteriorMoments:
         """Moments for labels (n,), guesses (n, k) and one covariance (k, k)."""
         n, k = omega.shape
         step = min(self.chunk, TOGETHER)
@@ -157,6 +181,10 @@ class Posterior:
             some = min(step, n - at)
             labels, guesses = np.zeros(step), np.zeros((step, k))
             labels[:some], guesses[:some] = y[at : at + some], omega[at : at + some]
-            out = settled(self._compiled(jnp.asarray(labels), jnp.asarray(guesses), jnp.asarray(V)))
+            out = settled(
+                self._compiled(
+                    jnp.asarray(labels), jnp.asarray(guesses), jnp.asarray(V)
+                )
+            )
             parts.append([np.asarray(x)[:some] for x in out])
         return PosteriorMoments(*(np.concatenate(x) for x in zip(*parts, strict=True)))

@@ -39,7 +39,9 @@ def _on_a_line(law: LabelLaw, q: float, order: int) -> float:
     if scale == 0:
         return 0.0
     edges = (
-        graded_edges(-REACH, REACH, kinks, min(0.5, scale), 0.5, 0.5) if len(kinks) else np.linspace(-REACH, REACH, 35)
+        graded_edges(-REACH, REACH, kinks, min(0.5, scale), 0.5, 0.5)
+        if len(kinks)
+        else np.linspace(-REACH, REACH, 35)
     )
     z, w = (x.ravel() for x in gauss_nodes(edges[:-1], edges[1:], order))
     base = np.broadcast_to(np.linspace(-REACH, REACH, 18), (len(z), 18))
@@ -58,4 +60,11 @@ def _sampled(law: LabelLaw, q: np.ndarray, scrambling: int) -> float:
     values = values.clip(0.0, 1.0)
     first, second = normals[:, : law.k], normals[:, law.k :]
     other = first * values + second * np.sqrt(1 - values**2)
-    return float(np.mean((law.labels(first @ vectors.T) - law.labels(other @ vectors.T)) ** 2)) / 2
+    return (
+        float(
+            np.mean(
+                (law.labels(first @ vectors.T) - law.labels(other @ vectors.T)) ** 2
+            )
+        )
+        / 2
+    )

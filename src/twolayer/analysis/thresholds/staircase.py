@@ -16,7 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from twolayer.analysis.thresholds.conditional_means import cross_fitted, second_moments
-from twolayer.analysis.thresholds.growth_operator import Growth, growth_of, significant_range
+from twolayer.analysis.thresholds.growth_operator import (
+    Growth,
+    growth_of,
+    significant_range,
+)
 from twolayer.analysis.thresholds.label_law import LabelLaw
 from twolayer.analysis.thresholds.state_evolution import StateEvolution, inside
 from twolayer.functions.exponents import complement
@@ -52,19 +56,31 @@ class Stair:
     error: float
 
 
-def first_look(law: LabelLaw, tick: Callable[[float], None]) -> tuple[np.ndarray, Growth]:
+def first_look(
+    law: LabelLaw, tick: Callable[[float], None]
+) -> tuple[np.ndarray, Growth]:
     """Trivial directions and the operator F of several directions."""
     origin, eye = np.zeros((1, law.k)), np.eye(law.k)
     means, products = [], []
     for seed in range(LOOKS):
-        means.append(cross_fitted(law, origin, eye, lambda u: u, LOG2_POINTS - 2, BINS // 2, seed))
+        means.append(
+            cross_fitted(
+                law, origin, eye, lambda u: u, LOG2_POINTS - 2, BINS // 2, seed
+            )
+        )
     for seed in range(REPLICATES):
-        products.append(cross_fitted(law, origin, eye, second_moments, LOG2_POINTS - (law.k > 3), BINS, seed))
+        products.append(
+            cross_fitted(
+                law, origin, eye, second_moments, LOG2_POINTS - (law.k > 3), BINS, seed
+            )
+        )
         tick((seed + 1) / REPLICATES)
     return significant_range(means), growth_of(products)
 
 
-def climb(law: LabelLaw, trivial: np.ndarray, growth: Growth, tick: Callable[[float], None]) -> Iterator[Stair]:
+def climb(
+    law: LabelLaw, trivial: np.ndarray, growth: Growth, tick: Callable[[float], None]
+) -> Iterator[Stair]:
     """All steps, in the directions of the law."""
     if len(trivial):
         last = Stair(trivial, 1, 0.0, 0.0)
@@ -82,13 +98,19 @@ def climb(law: LabelLaw, trivial: np.ndarray, growth: Growth, tick: Callable[[fl
         known = np.concatenate([known, last.directions])
 
 
-def _next(evolutions: list[StateEvolution], known: np.ndarray, hidden: np.ndarray, last: Stair) -> Stair:
+def _next(
+    evolutions: list[StateEvolution], known: np.ndarray, hidden: np.ndarray, last: Stair
+) -> Stair:
     """The step after those that made the known directions."""
-    joined = significant_range([e.means(HALFWAY * known.T @ known, hidden) for e in evolutions])
+    joined = significant_range(
+        [e.means(HALFWAY * known.T @ known, hidden) for e in evolutions]
+    )
     if len(joined):
         return Stair(joined @ hidden, 1, last.alpha, last.error)
     evolutions = evolutions[:REPLICATES]
-    nearly = growth_of([e.products(NEARLY * known.T @ known, hidden) for e in evolutions])
+    nearly = growth_of(
+        [e.products(NEARLY * known.T @ known, hidden) for e in evolutions]
+    )
     if not np.isfinite(nearly.alpha):
         return Stair(hidden, None, np.inf, 0.0)
     found = [_together(e, known, hidden, last.alpha) for e in evolutions]

@@ -40,10 +40,14 @@ class StateEvolution:
         self.law, self.seed = law, seed
         self.guesses = sobol_normals(law.k, GUESSES, 1000 + seed)
 
-    def average(self, q: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    def average(
+        self, q: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]
+    ) -> np.ndarray:
         """E over ω and y of the outer product of E[statistic(u) | y, ω], λ = ω + √V u."""
         root, rest = host_root(q), host_root(np.eye(self.law.k) - q)
-        return cross_fitted(self.law, self.guesses @ root, rest, statistic, SAMPLES, BINS, self.seed)
+        return cross_fitted(
+            self.law, self.guesses @ root, rest, statistic, SAMPLES, BINS, self.seed
+        )
 
     def push(self, q: np.ndarray) -> np.ndarray:
         """E[g_out g_outᵀ] at q."""

@@ -33,7 +33,11 @@ SHARE = 0.06
 
 def hermite(ell: int, width: int = 1) -> tl.Problem:
     """Target and activation h_ℓ, one direction."""
-    return tl.Problem(f"h{ell}(z1)", f"h{ell}", width) if ell > 1 else tl.Problem("z1", "linear", width)
+    return (
+        tl.Problem(f"h{ell}(z1)", f"h{ell}", width)
+        if ell > 1
+        else tl.Problem("z1", "linear", width)
+    )
 
 
 def law(algorithm: str, mu: float, delta: float, gamma: float, n0: float) -> tl.SGD:
@@ -50,25 +54,47 @@ def batch_of(algorithm: str, ell: int, gamma: float, ratio: float) -> float:
 
 
 def recovered(
-    key: str, problem: tl.Problem, algorithm: tl.SGD, dims: tuple[int, ...], seed: int, **options: Any
+    key: str,
+    problem: tl.Problem,
+    algorithm: tl.SGD,
+    dims: tuple[int, ...],
+    seed: int,
+    **options: Any,
 ) -> WeakRecovery:
     """Measured weak recovery, kept as a piece of the figure."""
     from twolayer.analysis.weak_recovery import WeakRecovery, growth_of
 
     def compute() -> Variables:
         runs = tl.weak_recovery(problem, algorithm, dims, seed=seed, **options)
-        return {"steps": runs.steps, "limits": runs.limits, "gaussian": [s == "gaussian" for s in runs.batch_sums]}
+        return {
+            "steps": runs.steps,
+            "limits": runs.limits,
+            "gaussian": [s == "gaussian" for s in runs.batch_sums],
+        }
 
     data = part(key, compute)
     sums = tuple("gaussian" if g else "exact" for g in data.gaussian.values)
     growth = growth_of(problem, algorithm)
     limits = tuple(int(x) for x in data.limits.values)
-    return WeakRecovery(problem, algorithm, options.get("level", 0.5), dims, data.steps.values, limits, sums, growth)
+    return WeakRecovery(
+        problem,
+        algorithm,
+        options.get("level", 0.5),
+        dims,
+        data.steps.values,
+        limits,
+        sums,
+        growth,
+    )
 
 
 def rounding(run: WeakRecovery) -> float:
     """What half a step at either end of the dimensions does to the exponent: it counts where steps are few."""
-    known = [(n, m.value) for n, m in zip(run.dims, run.medians, strict=True) if np.isfinite(m.value)]
+    known = [
+        (n, m.value)
+        for n, m in zip(run.dims, run.medians, strict=True)
+        if np.isfinite(m.value)
+    ]
     if len(known) < 2:
         return 0.0
     (first, least), (last, most) = known[0], known[-1]

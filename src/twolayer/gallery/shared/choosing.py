@@ -16,7 +16,9 @@ __all__ = ["chosen_problem"]
 TEACHER = "teacher"
 
 
-def chosen_problem(target: str, activation: str, k: int, width: int = 1, **options: Any) -> tl.Problem:
+def chosen_problem(
+    target: str, activation: str, k: int, width: int = 1, **options: Any
+) -> tl.Problem:
     """A problem with k directions, as the start of the figure has them; other targets are refused.
 
     Examples
@@ -29,5 +31,10 @@ def chosen_problem(target: str, activation: str, k: int, width: int = 1, **optio
     """
     h = tl.Teacher(activation, k) if target == TEACHER else Target.of(target)
     names = " and ".join(f"z{r + 1}" for r in range(k))
-    require(h.directions == k, "target", target, f"{TEACHER!r} or a function of {names} alone")
+    require(
+        h.directions == k,
+        "target",
+        target,
+        f"{TEACHER!r} or a function of {names} alone",
+    )
     return tl.Problem(h, activation, width, **options)

@@ -54,11 +54,20 @@ def task_of(problem: tl.Problem, algorithm: tl.SGD | None = None) -> str:
     from twolayer.plot.titles import algorithm_line, problem_line
     from twolayer.running.dataset import describe_problem
 
-    first = problem_line(describe_problem(problem), algorithm is not None and algorithm.train_second_layer)
-    return first if algorithm is None else f"{first}\n{algorithm_line(algorithm.describe())}"
+    first = problem_line(
+        describe_problem(problem),
+        algorithm is not None and algorithm.train_second_layer,
+    )
+    return (
+        first
+        if algorithm is None
+        else f"{first}\n{algorithm_line(algorithm.describe())}"
+    )
 
 
-def sheet(columns: int, rows: int = 1, width: float = 4.4, height: float = 3.5) -> tuple[Figure, Sequence[Axes]]:
+def sheet(
+    columns: int, rows: int = 1, width: float = 4.4, height: float = 3.5
+) -> tuple[Figure, Sequence[Axes]]:
     """A figure and its panels in reading order."""
     from twolayer.plot.canvas import Drawing
     from twolayer.plot.style import panel_size
@@ -99,29 +108,70 @@ def points(
     """Measured means with bars of two standard errors."""
     fill = face or colour
     ax.errorbar(
-        x, y, 2 * error, fmt=marker, color=colour, mfc=fill, ms=size, capsize=2.5, lw=1.2, label=label, zorder=5
+        x,
+        y,
+        2 * error,
+        fmt=marker,
+        color=colour,
+        mfc=fill,
+        ms=size,
+        capsize=2.5,
+        lw=1.2,
+        label=label,
+        zorder=5,
     )
 
 
 def median_points(
-    ax: Axes, x: object, row: xr.Dataset, name: str, colour: str, label: str, marker: str = "o", factor: object = 1.0
+    ax: Axes,
+    x: object,
+    row: xr.Dataset,
+    name: str,
+    colour: str,
+    label: str,
+    marker: str = "o",
+    factor: object = 1.0,
 ) -> None:
     """Medians with their intervals, ``name``, ``name_low`` and ``name_high``; an end not known is an arrow outwards."""
-    values = [np.asarray(row[key].values, dtype=float) * factor for key in (name, f"{name}_low", f"{name}_high")]
+    values = [
+        np.asarray(row[key].values, dtype=float) * factor
+        for key in (name, f"{name}_low", f"{name}_high")
+    ]
     found = np.isfinite(values[0])
     place = np.asarray(x, dtype=float)[found]
     middle, low, high = (v[found] for v in values)
-    bars = [np.where(np.isfinite(end), np.abs(end - middle), 0.0) for end in (low, high)]
-    ax.errorbar(place, middle, bars, fmt=marker, color=colour, ms=4.5, capsize=2.5, lw=1.2, label=label, zorder=5)
+    bars = [
+        np.where(np.isfinite(end), np.abs(end - middle), 0.0) for end in (low, high)
+    ]
+    ax.errorbar(
+        place,
+        middle,
+        bars,
+        fmt=marker,
+        color=colour,
+        ms=4.5,
+        capsize=2.5,
+        lw=1.2,
+        label=label,
+        zorder=5,
+    )
     for edge, ends in ((0.0, low), (1.0, high)):
-        for at, value in zip(place[~np.isfinite(ends)], middle[~np.isfinite(ends)], strict=True):
+        for at, value in zip(
+            place[~np.isfinite(ends)], middle[~np.isfinite(ends)], strict=True
+        ):
             ax.annotate(
                 "",
                 (at, edge),
                 (at, value),
                 xycoords=("data", "axes fraction"),
                 textcoords="data",
-                arrowprops={"arrowstyle": "->", "color": colour, "lw": 1.0, "shrinkA": 0, "shrinkB": 0},
+                arrowprops={
+                    "arrowstyle": "->",
+                    "color": colour,
+                    "lw": 1.0,
+                    "shrinkA": 0,
+                    "shrinkB": 0,
+                },
             )
 
 
@@ -150,4 +200,8 @@ def power(number: float) -> str:
     ('10^{3}', '3000')
     """
     exponent = np.log10(number)
-    return f"10^{{{exponent:.0f}}}" if abs(exponent - round(exponent)) < 1e-9 and exponent >= 3 else f"{number:g}"
+    return (
+        f"10^{{{exponent:.0f}}}"
+        if abs(exponent - round(exponent)) < 1e-9 and exponent >= 3
+        else f"{number:g}"
+    )

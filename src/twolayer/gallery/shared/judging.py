@@ -23,7 +23,18 @@ from twolayer.numerics.arguments import Array
 from twolayer.numerics.html import card, escaped
 from twolayer.numerics.significance import LEVEL, limit_of
 
-__all__ = ["OUTCOMES", "Check", "Verdict", "between", "holds", "largest", "near", "same_law", "unknown", "verdict"]
+__all__ = [
+    "OUTCOMES",
+    "Check",
+    "Verdict",
+    "between",
+    "holds",
+    "largest",
+    "near",
+    "same_law",
+    "unknown",
+    "verdict",
+]
 
 OUTCOMES = ("differs", "undecided", "agrees")
 """From the one that decides: a verdict is the first that any of its checks has."""
@@ -65,7 +76,10 @@ class Verdict(NamedTuple):
 
     Examples
     --------
-    >>> found = Verdict("a is 1", (near("a", 1.1, 1.0, 0.01, resolution=0.2), holds(True, "b is there")))
+    >>> found = Verdict(
+    ...     "a is 1",
+    ...     (near("a", 1.1, 1.0, 0.01, resolution=0.2), holds(True, "b is there")),
+    ... )
     >>> found.outcome, found.agrees
     ('differs', False)
     """
@@ -126,14 +140,30 @@ def near(
     """
     low, high = expected if isinstance(expected, tuple) else (expected, expected)
     if np.isnan([low, high]).any():
-        return unknown(f"{what} {value:.{digits}f}, none predicted: the formula does not hold there")
-    said = f"expected {low:.{digits}f}" + (f" to {high:.{digits}f}" if high > low else "")
+        return unknown(
+            f"{what} {value:.{digits}f}, none predicted: the formula does not hold there"
+        )
+    said = f"expected {low:.{digits}f}" + (
+        f" to {high:.{digits}f}" if high > low else ""
+    )
     if not np.isfinite([value, error]).all():
         return unknown(f"{what} could not be measured, {said}")
-    tolerance, gap = limit_of(count, freedom) * error + allowance, max(low - value, value - high, 0.0)
-    outcome = "differs" if gap > tolerance else "agrees" if gap + tolerance <= resolution else "undecided"
+    tolerance, gap = (
+        limit_of(count, freedom) * error + allowance,
+        max(low - value, value - high, 0.0),
+    )
+    outcome = (
+        "differs"
+        if gap > tolerance
+        else "agrees"
+        if gap + tolerance <= resolution
+        else "undecided"
+    )
     numbers = f"{value:.{digits}f} ± {error:.{digits}f}, {said}"
-    return Check(outcome, f"{what} {numbers}, tolerance {tolerance:.{digits}f}, resolution {resolution:.{digits}f}")
+    return Check(
+        outcome,
+        f"{what} {numbers}, tolerance {tolerance:.{digits}f}, resolution {resolution:.{digits}f}",
+    )
 
 
 def largest(
@@ -157,18 +187,30 @@ def largest(
     'M: largest of 2 deviations 2.0 standard errors, 4.7 allowed, rms 2.0; seen from 0.34 of the resolution on'
     """
     gap, error, room, scale = (
-        np.asarray(x, dtype=float).ravel() for x in np.broadcast_arrays(np.abs(gaps), errors, allowance, resolution)
+        np.asarray(x, dtype=float).ravel()
+        for x in np.broadcast_arrays(np.abs(gaps), errors, allowance, resolution)
     )
     known = (error > ROUNDING * scale) | (gap > room)
     gap, error, room, scale = (x[known] for x in (gap, error, room, scale))
     if not gap.size or not np.isfinite(gap).all():
-        return unknown(f"{what}: {'deviations are not finite' if gap.size else 'nothing was measured'}")
+        return unknown(
+            f"{what}: {'deviations are not finite' if gap.size else 'nothing was measured'}"
+        )
     limit = limit_of(gap.size, freedom)
-    tolerance, safe = limit * error + room, np.where(error > ROUNDING * scale, error, np.inf)
+    tolerance, safe = (
+        limit * error + room,
+        np.where(error > ROUNDING * scale, error, np.inf),
+    )
     seen = float(((gap + tolerance) / scale).max())
-    outcome = "differs" if (gap > tolerance).any() else "agrees" if seen <= 1 else "undecided"
+    outcome = (
+        "differs" if (gap > tolerance).any() else "agrees" if seen <= 1 else "undecided"
+    )
     z = np.maximum(gap - room, 0.0) / safe
-    beside = f", beyond the {room.max():.2g} of the prediction itself," if room.max() > 0 else ""
+    beside = (
+        f", beyond the {room.max():.2g} of the prediction itself,"
+        if room.max() > 0
+        else ""
+    )
     return Check(
         outcome,
         f"{what}: largest of {gap.size} deviations{beside} {z.max():.1f} standard errors, {limit:.1f} allowed, rms "
@@ -188,7 +230,9 @@ def between(what: str, low: float, value: float, high: float, digits: int = 3) -
     return holds(low <= value <= high, f"{what} {value:.{digits}f}, {ends}")
 
 
-def same_law(what: str, one: np.ndarray, two: np.ndarray, count: int = 1, resolution: float = 0.5) -> Check:
+def same_law(
+    what: str, one: np.ndarray, two: np.ndarray, count: int = 1, resolution: float = 0.5
+) -> Check:
     """Whether two samples have one law, by Kolmogorov and Smirnov; infinite values are runs that have not arrived.
 
     ``resolution`` is the distance of distribution functions that must be seen, ``count`` the number of such tests.
@@ -210,7 +254,14 @@ def same_law(what: str, one: np.ndarray, two: np.ndarray, count: int = 1, resolu
         f"{what}: Kolmogorov–Smirnov distance {found.statistic:.2f}, p-value {found.pvalue:.2g}, threshold "
         f"{level:.1g}; distances from {seen:.2f} on are seen, resolution {resolution:g}"
     )
-    return Check("differs" if found.pvalue < level else "agrees" if seen <= resolution else "undecided", text)
+    return Check(
+        "differs"
+        if found.pvalue < level
+        else "agrees"
+        if seen <= resolution
+        else "undecided",
+        text,
+    )
 
 
 def holds(condition: object, text: str) -> Check:

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from twolayer.analysis.escape import EscapeTime
     from twolayer.analysis.passage_times import Passage
 
-__all__ = ["SPHERES", "crossing", "growth", "measured", "on_sphere", "phase_retrieval", "predicted", "slope"]
+__all__ = [
+    "SPHERES",
+    "crossing",
+    "growth",
+    "measured",
+    "on_sphere",
+    "phase_retrieval",
+    "predicted",
+    "slope",
+]
 
 SPHERES = ("projected", "spherical")
 """Geometries with weights of norm one: without it the theory of escape does not hold."""
@@ -38,7 +47,9 @@ def phase_retrieval(width: int = 1, noise: float = 0.0) -> tl.Problem:
 
 def on_sphere(gamma: float, geometry: str, **options: Any) -> tl.SGD:
     """SGD with lr = γ/d and weights of norm one."""
-    return tl.SGD(lr=gamma * tl.d**-1, geometry=choice("geometry", geometry, SPHERES), **options)
+    return tl.SGD(
+        lr=gamma * tl.d**-1, geometry=choice("geometry", geometry, SPHERES), **options
+    )
 
 
 def crossing(times: np.ndarray, values: np.ndarray, level: float) -> float:
@@ -79,15 +90,25 @@ class Prediction(NamedTuple):
     allowance: float
 
 
-def predicted(problem: tl.Problem, algorithm: tl.SGD, dim: int, threshold: float, seed: int = 0) -> Prediction:
+def predicted(
+    problem: tl.Problem, algorithm: tl.SGD, dim: int, threshold: float, seed: int = 0
+) -> Prediction:
     """The formulas at the rate of an algorithm; a start closer to m = 0 than the end allows for is not met."""
     c, s = growth(problem, algorithm.lr.coefficient / problem.p)
     theory = tl.escape_time(problem, algorithm, dim, threshold, seed=seed)
-    return Prediction(theory, 4 * theory.ode + 5 / c, (1 + s) / (threshold * dim) / (2 * c))
+    return Prediction(
+        theory, 4 * theory.ode + 5 / c, (1 + s) / (threshold * dim) / (2 * c)
+    )
 
 
 def measured(
-    problem: tl.Problem, algorithm: tl.SGD, method: Method, starts: tl.Overlaps, threshold: float, end: float, seed: int
+    problem: tl.Problem,
+    algorithm: tl.SGD,
+    method: Method,
+    starts: tl.Overlaps,
+    threshold: float,
+    end: float,
+    seed: int,
 ) -> Passage:
     """First passages of the excess risk through (1 − T) of its start, from the given starts.
 
@@ -96,5 +117,15 @@ def measured(
     until = tl.Until("excess_risk", 1 - threshold, relative=True)
     if problem.p == 1 and starts.dim is not None and threshold * starts.dim >= PLAIN:
         until = tl.Until("overlap", (threshold + (1 - threshold) / starts.dim) ** 0.5)
-    run = tl.solve(problem, algorithm, method, starts, time=end, save=PIECES, seed=seed, until=until, throw=False)
+    run = tl.solve(
+        problem,
+        algorithm,
+        method,
+        starts,
+        time=end,
+        save=PIECES,
+        seed=seed,
+        until=until,
+        throw=False,
+    )
     return tl.escape.first_passage(run)

@@ -21,27 +21,39 @@ import xarray as xr
 
 __all__ = ["keeping", "part"]
 
-_FOLDER: ContextVar[Path | None] = ContextVar("folder of the figure that is being made", default=None)
+_FOLDER: ContextVar[Path | None] = ContextVar(
+    "folder of the figure that is being made", default=None
+)
 
 
 @contextmanager
-def keeping(folder: Path | None, name: str, settings: Mapping[str, object]) -> Iterator[Callable[[], None]]:
+def keeping(
+    folder: Path | None, name: str, settings: Mapping[str, object]
+) -> Iterator[Callable[[], None]]:
     """Keep the pieces of a figure under a folder while it is made; gives the call that removes them.
 
     Other settings of the same figure have other pieces. Without a folder nothing is kept.
     """
     place = None
     if folder is not None:
-        mark = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+        mark = hashlib.sha256(
+            json.dumps(settings, sort_keys=True).encode()
+        ).hexdigest()[:12]
         place = folder / f".{name}-{mark}"
     token = _FOLDER.set(place)
     try:
-        yield lambda: shutil.rmtree(place, ignore_errors=True) if place is not None else None
+        yield (
+            lambda: (
+                shutil.rmtree(place, ignore_errors=True) if place is not None else None
+            )
+        )
     finally:
         _FOLDER.reset(token)
 
 
-def part(key: str, compute: Callable[[], xr.Dataset | Mapping[str, object]]) -> xr.Dataset:
+def part(
+    key: str, compute: Callable[[], xr.Dataset | Mapping[str, object]]
+) -> xr.Dataset:
     """One piece of the figure that is being made, told from its others by a key."""
     folder = _FOLDER.get()
     if folder is None:
@@ -62,4 +74,9 @@ def _dataset(given: xr.Dataset | Mapping[str, object]) -> xr.Dataset:
     if isinstance(given, xr.Dataset):
         return given
     arrays = {name: np.asarray(value) for name, value in given.items()}
-    return xr.Dataset({name: ([f"{name}_{i}" for i in range(a.ndim)], a) for name, a in arrays.items()})
+    return xr.Dataset(
+        {
+            name: ([f"{name}_{i}" for i in range(a.ndim)], a)
+            for name, a in arrays.items()
+        }
+    )

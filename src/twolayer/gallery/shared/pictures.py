@@ -39,7 +39,9 @@ def known(folder: str | os.PathLike[str]) -> dict[str, Json]:
     return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
 
 
-def keep(plate: Plate, folder: str | os.PathLike[str], shown: Json, full: Json) -> Path | None:
+def keep(
+    plate: Plate, folder: str | os.PathLike[str], shown: Json, full: Json
+) -> Path | None:
     """Put the picture of a figure and its data into a folder; None where those of the full version stay.
 
     Parameters
@@ -55,7 +57,11 @@ def keep(plate: Plate, folder: str | os.PathLike[str], shown: Json, full: Json) 
     """
     name, every = plate.data.attrs["gallery"], known(folder)
     old = every.get(name, {})
-    if shown["version"] == "quick" and old.get("version") == "full" and old["settings"] == full:
+    if (
+        shown["version"] == "quick"
+        and old.get("version") == "full"
+        and old["settings"] == full
+    ):
         return None
     data = Path(folder) / f"{name}.nc"
     save(plate.data, data)
@@ -78,7 +84,9 @@ def _put(plate: Plate, folder: Path, every: dict[str, Json], shown: Json) -> Pat
     text = json.dumps(dict(sorted(every.items())), indent=1, ensure_ascii=False) + "\n"
     path = folder / f"{name}.webp"
     write_atomically(path, lambda file: file.write_bytes(picture))
-    write_atomically(folder / "pictures.json", lambda file: file.write_text(text, encoding="utf-8"))
+    write_atomically(
+        folder / "pictures.json", lambda file: file.write_text(text, encoding="utf-8")
+    )
     return path
 
 
@@ -90,9 +98,13 @@ def _small(plate: Plate) -> bytes:
 
     drawn = io.BytesIO()
     with house_style():
-        plate.figure.savefig(drawn, format="png", dpi=2 * WIDTH / plate.figure.get_figwidth())
+        plate.figure.savefig(
+            drawn, format="png", dpi=2 * WIDTH / plate.figure.get_figwidth()
+        )
     large = Image.open(drawn).convert("RGB")
-    image = large.resize((WIDTH, round(large.height * WIDTH / large.width)), Image.Resampling.LANCZOS)
+    image = large.resize(
+        (WIDTH, round(large.height * WIDTH / large.width)), Image.Resampling.LANCZOS
+    )
     for quality in range(90, 10, -5):
         written = io.BytesIO()
         image.save(written, format="webp", quality=quality, method=6)

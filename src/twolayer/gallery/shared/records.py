@@ -38,18 +38,26 @@ def fingerprint(data: xr.Dataset) -> str:
     found = hashlib.sha256()
     for name in sorted(map(str, data.variables)):
         values = np.asarray(data[name].values)
-        found.update(json.dumps([name, list(map(str, data[name].dims)), list(values.shape)]).encode())
+        found.update(
+            json.dumps(
+                [name, list(map(str, data[name].dims)), list(values.shape)]
+            ).encode()
+        )
         if values.dtype.kind in "OUSM":
             found.update(json.dumps([str(x) for x in values.ravel()]).encode())
         else:
-            kind = "<f8" if values.dtype.kind == "f" else "<i8"  # integers and truth values alike
+            kind = (
+                "<f8" if values.dtype.kind == "f" else "<i8"
+            )  # integers and truth values alike
             found.update(np.ascontiguousarray(values).astype(kind).tobytes())
     return f"sha256:{found.hexdigest()}"
 
 
 def settings_of(entry: Entry, version: str) -> Json:
     """Settings of a version of a figure, as JSON has them."""
-    known: Json = json.loads(json.dumps({**entry.settings, **(entry.quick if version == "quick" else {})}))
+    known: Json = json.loads(
+        json.dumps({**entry.settings, **(entry.quick if version == "quick" else {})})
+    )
     return known
 
 
@@ -66,7 +74,9 @@ def read(path: str | os.PathLike[str]) -> dict[str, Json]:
     try:
         found = json.loads(source.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"A file of verdicts must be JSON, but {str(path)!r} is not ({error}).") from None
+        raise InputError(
+            f"A file of verdicts must be JSON, but {str(path)!r} is not ({error})."
+        ) from None
     return dict(found)
 
 
@@ -89,7 +99,12 @@ def record(plate: Plate, path: str | os.PathLike[str], version: str, cost: str) 
     --------
     >>> import tempfile
     >>> from twolayer.gallery.shared.registry import run
-    >>> entry = record(run("mediocrity", quick=True), f"{tempfile.mkdtemp()}/gallery.json", "quick", "2 s on 2 cores")
+    >>> entry = record(
+    ...     run("mediocrity", quick=True),
+    ...     f"{tempfile.mkdtemp()}/gallery.json",
+    ...     "quick",
+    ...     "2 s on 2 cores",
+    ... )
     >>> line_of("quick", entry)[:40]
     'Verdict (quick, 2 s on 2 cores): agrees.'
     """
@@ -119,18 +134,30 @@ def record(plate: Plate, path: str | os.PathLike[str], version: str, cost: str) 
         write_atomically(page, lambda file: file.write_text(new, encoding="utf-8"))
     folder = Path(path).parent / pictures.FOLDER
     if folder.is_dir():
-        shown = {"version": version, **{key: entry[key] for key in ("settings", "seed", "data")}}
+        shown = {
+            "version": version,
+            **{key: entry[key] for key in ("settings", "seed", "data")},
+        }
         pictures.keep(plate, folder, shown, settings_of(figures()[name], "full"))
     return entry
 
 
 def _with_lines(page: str, name: str, entries: Json) -> str:
     """A page with the verdicts of a figure where its old ones were, or at the end of its section."""
-    lines = "".join(f"{line_of(version, entries[version])}\n\n" for version in VERSIONS if version in entries)
+    lines = "".join(
+        f"{line_of(version, entries[version])}\n\n"
+        for version in VERSIONS
+        if version in entries
+    )
 
     def written(section: re.Match[str]) -> str:
         parts = re.split(r"(?m)^Verdict \(.*\n+", section[0])
         first = parts[0] if len(parts) > 1 else parts[0].rstrip("\n") + "\n\n"
         return first + lines + "".join(parts[1:])
 
-    return re.sub(rf"(?ms)^## {re.escape(name)}$.*?(?=^##? |\Z)", written, page, count=1).rstrip("\n") + "\n"
+    return (
+        re.sub(
+            rf"(?ms)^## {re.escape(name)}$.*?(?=^##? |\Z)", written, page, count=1
+        ).rstrip("\n")
+        + "\n"
+    )

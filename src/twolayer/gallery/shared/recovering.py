@@ -13,7 +13,15 @@ import numpy as np
 import twolayer as tl
 from twolayer.numerics.errors import InputError, choice
 
-__all__ = ["LEVELS", "asked", "flow_samples", "law", "measured", "require_exponents", "task"]
+__all__ = [
+    "LEVELS",
+    "asked",
+    "flow_samples",
+    "law",
+    "measured",
+    "require_exponents",
+    "task",
+]
 
 STEPS = {1: 0.2, 2: 0.05, 3: 0.2, 4: 0.12}
 LEVELS = (0.4, 0.7)
@@ -31,7 +39,9 @@ def require_exponents(exponents: tuple[int, ...], geometry: str) -> None:
     for k in exponents:
         choice("exponents", str(k), map(str, STEPS))
     if len(set(exponents)) < len(exponents):
-        raise InputError(f"Argument `exponents` must be different numbers, but got {exponents}.")
+        raise InputError(
+            f"Argument `exponents` must be different numbers, but got {exponents}."
+        )
 
 
 def task(k: int, geometry: str = "spherical") -> tuple[tl.Problem, tl.SGD]:
@@ -49,15 +59,21 @@ def law(k: int) -> str:
 def flow_samples(k: int, dim: int, start: float, end: float) -> float:
     """Samples that the flow takes from one overlap to another: the same in both geometries."""
     problem, algorithm = task(k)
-    return tl.single_index.population_loss(problem, algorithm.loss).time(start, end) / algorithm.lr(dim)
+    return tl.single_index.population_loss(problem, algorithm.loss).time(
+        start, end
+    ) / algorithm.lr(dim)
 
 
-def measured(k: int, geometry: str, dim: int, patience: float, seeds: int, seed: int) -> dict[str, np.ndarray]:
+def measured(
+    k: int, geometry: str, dim: int, patience: float, seeds: int, seed: int
+) -> dict[str, np.ndarray]:
     """Samples until weak and strong recovery from random starts on the half sphere.
 
     Runs are censored after ``patience`` times what the flow takes from m = N^{−1/2}.
     """
     problem, algorithm = task(k, geometry)
     samples = patience * flow_samples(k, dim, min(dim**-0.5, 0.3), LEVELS[1])
-    found = tl.recovery(problem, algorithm, dim, LEVELS, samples=samples, seeds=seeds, seed=seed)
+    found = tl.recovery(
+        problem, algorithm, dim, LEVELS, samples=samples, seeds=seeds, seed=seed
+    )
     return {"weak": found.weak, "strong": found.strong}

@@ -74,7 +74,11 @@ class Finding(NamedTuple):
 
     Examples
     --------
-    >>> found = Finding(xr.Dataset({"x": ("i", [1.0])}), Verdict("it is one", (Check("agrees", "x = 1"),)), "no task")
+    >>> found = Finding(
+    ...     xr.Dataset({"x": ("i", [1.0])}),
+    ...     Verdict("it is one", (Check("agrees", "x = 1"),)),
+    ...     "no task",
+    ... )
     >>> found.verdict.outcome
     'agrees'
     """
@@ -183,7 +187,15 @@ def figure(
 
         moving = of_file("animate") if moves else None
         _ENTRIES[name] = Entry(
-            name, title, compute, of_file("draw"), dict(quick), dict(fixed or {}), group, behind, moving
+            name,
+            title,
+            compute,
+            of_file("draw"),
+            dict(quick),
+            dict(fixed or {}),
+            group,
+            behind,
+            moving,
         )
         return compute
 
@@ -202,7 +214,12 @@ def figures() -> dict[str, Entry]:
         if not module.ispkg:  # the package holds what figures share
             importlib.import_module(f"twolayer.gallery.{module.name}")
     order = list(GROUPS)
-    return {entry.name: entry for entry in sorted(_ENTRIES.values(), key=lambda e: (order.index(e.group), e.name))}
+    return {
+        entry.name: entry
+        for entry in sorted(
+            _ENTRIES.values(), key=lambda e: (order.index(e.group), e.name)
+        )
+    }
 
 
 def read_setting(text: str, settings: Mapping[str, Any]) -> tuple[str, Any]:
@@ -217,7 +234,9 @@ def read_setting(text: str, settings: Mapping[str, Any]) -> tuple[str, Any]:
     if not equals:
         raise InputError(f"--set must be KEY=VALUE, but got {short(text)}.")
     if key not in settings:
-        raise InputError(f"Unknown setting {key!r}{closest(key, settings)}; settings are {', '.join(settings)}.")
+        raise InputError(
+            f"Unknown setting {key!r}{closest(key, settings)}; settings are {', '.join(settings)}."
+        )
     default = settings[key]
     if isinstance(default[0] if isinstance(default, tuple) else default, str):
         return key, tuple(value.split(",")) if isinstance(default, tuple) else value
@@ -250,7 +269,12 @@ def _like(key: str, value: Any, default: Any) -> Any:
 
 
 def run(
-    name: str, *, quick: bool = False, seed: int = 0, out: str | os.PathLike[str] | None = None, **settings: object
+    name: str,
+    *,
+    quick: bool = False,
+    seed: int = 0,
+    out: str | os.PathLike[str] | None = None,
+    **settings: object,
 ) -> Plate:
     """Make a figure.
 
@@ -288,7 +312,10 @@ def run(
     every = entry.settings
     for key in settings:
         choice("settings", key, every)
-    chosen = {**(entry.quick if quick else {}), **{k: _like(k, v, every[k]) for k, v in settings.items()}}
+    chosen = {
+        **(entry.quick if quick else {}),
+        **{k: _like(k, v, every[k]) for k, v in settings.items()},
+    }
     described = {**every, **chosen, "seed": seed}
     folder = None if out is None else Path(out)
     with keeping(folder, name, {**described, **versions()}) as forget:
@@ -367,7 +394,12 @@ def write(plate: Plate, folder: str | os.PathLike[str]) -> list[Path]:
     --------
     >>> import tempfile
     >>> data = xr.Dataset({"x": ("i", [1.0])}, attrs={"gallery": "ones"})
-    >>> [file.name for file in write(Plate(Figure(), data, Verdict("it is one", ())), tempfile.mkdtemp())]
+    >>> [
+    ...     file.name
+    ...     for file in write(
+    ...         Plate(Figure(), data, Verdict("it is one", ())), tempfile.mkdtemp()
+    ...     )
+    ... ]
     ['ones.png', 'ones.nc']
     """
     from twolayer.files.results import save

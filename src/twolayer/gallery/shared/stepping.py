@@ -21,7 +21,15 @@ from twolayer.numerics.arguments import Options, Variables
 from twolayer.numerics.statistics import standard_error
 from twolayer.task.method import Method
 
-__all__ = ["JUDGED", "StepPair", "agree", "follow", "orthogonal", "stack_runs", "strength"]
+__all__ = [
+    "JUDGED",
+    "StepPair",
+    "agree",
+    "follow",
+    "orthogonal",
+    "stack_runs",
+    "strength",
+]
 
 JUDGED = ("M", "Q", "train_risk", "risk")
 """What is compared where samples are reused."""
@@ -49,15 +57,25 @@ class StepPair(NamedTuple):
     def gaps(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Deviations and their standard errors, from the first step on; numbers below rounding count as equal."""
         mean, se = self.mean(name)
-        error = self.theory[f"{name}_error"].values[0] if f"{name}_error" in self.theory else 0.0
-        gap, total = (mean - self.theory[name].values[0])[1:], np.sqrt(se**2 + np.square(error))[1:]
+        error = (
+            self.theory[f"{name}_error"].values[0]
+            if f"{name}_error" in self.theory
+            else 0.0
+        )
+        gap, total = (
+            (mean - self.theory[name].values[0])[1:],
+            np.sqrt(se**2 + np.square(error))[1:],
+        )
         exact = (total <= FLOOR) & (np.abs(gap) <= FLOOR)
         return np.where(exact, 0.0, gap), np.where(exact, 0.0, np.maximum(total, FLOOR))
 
     def range(self, name: str) -> float:
         """How far the theory moves, or a natural size where that is lost in the fluctuations of a run."""
         values = self.theory[name].values[0]
-        moves, natural = float(np.ptp(values, axis=0).max()), 1.0 if name == "M" else float(np.abs(values).max())
+        moves, natural = (
+            float(np.ptp(values, axis=0).max()),
+            1.0 if name == "M" else float(np.abs(values).max()),
+        )
         dim = json.loads(self.runs.attrs["description"])["method"]["dim"]
         return moves if moves > natural * dim**-0.5 else natural
 
@@ -71,9 +89,17 @@ def agree(what: str, pairs: Iterable[StepPair], names: tuple[str, ...]) -> Check
     found = [pair.gaps(name) for pair in every for name in names]
     sizes = [SHARE * pair.range(name) for pair in every for name in names]
     gaps, errors = (np.concatenate([row[i].ravel() for row in found]) for i in range(2))
-    scales = np.concatenate([np.full(row[0].size, size) for row, size in zip(found, sizes, strict=True)])
+    scales = np.concatenate(
+        [np.full(row[0].size, size) for row, size in zip(found, sizes, strict=True)]
+    )
     freedom = min(pair.runs.sizes["seed"] for pair in every) - 1
-    return largest(f"{what}, entries of {', '.join(names)}", gaps, errors, resolution=scales, freedom=freedom)
+    return largest(
+        f"{what}, entries of {', '.join(names)}",
+        gaps,
+        errors,
+        resolution=scales,
+        freedom=freedom,
+    )
 
 
 def follow(
@@ -90,8 +116,16 @@ def follow(
     """Both lenses, saved at every step; each is kept as a piece of the figure."""
     start = orthogonal(problem) if start is None else start
     arguments: Options = {"steps": steps, "save": steps, "seed": seed}
-    exact = part(f"{key}-theory", lambda: tl.solve(problem, algorithm, theory, start, **arguments))
-    runs = part(f"{key}-runs", lambda: tl.solve(problem, algorithm, experiment, start, seeds=seeds, **arguments))
+    exact = part(
+        f"{key}-theory",
+        lambda: tl.solve(problem, algorithm, theory, start, **arguments),
+    )
+    runs = part(
+        f"{key}-runs",
+        lambda: tl.solve(
+            problem, algorithm, experiment, start, seeds=seeds, **arguments
+        ),
+    )
     return StepPair(exact, runs)
 
 
@@ -101,7 +135,9 @@ def stack_runs(pairs: Mapping[Any, StepPair], along: str) -> Variables:
     for name in JUDGED:
         dims = (along, *next(iter(pairs.values())).theory[name].dims[1:])
         for suffix, values in zip(
-            ("", "_error"), zip(*(x.mean(name) for x in pairs.values()), strict=True), strict=True
+            ("", "_error"),
+            zip(*(x.mean(name) for x in pairs.values()), strict=True),
+            strict=True,
         ):
             found[f"{name}_runs{suffix}"] = dims, np.stack(values)
     return found

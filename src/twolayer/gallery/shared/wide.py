@@ -11,13 +11,23 @@ import xarray as xr
 import twolayer as tl
 from twolayer.numerics.statistics import standard_error
 
-__all__ = ["FLOW", "averaged", "committee", "online", "small_weights", "sup_overlap", "sup_risk"]
+__all__ = [
+    "FLOW",
+    "averaged",
+    "committee",
+    "online",
+    "small_weights",
+    "sup_overlap",
+    "sup_risk",
+]
 
 FLOW = "d**-2"
 """A learning rate so small that only the gradient flow is left."""
 
 
-def committee(activation: str, k: int, p: int, noise: float = 0.0, target: str = "teacher") -> tl.Problem:
+def committee(
+    activation: str, k: int, p: int, noise: float = 0.0, target: str = "teacher"
+) -> tl.Problem:
     """A student of p neurons with a = 1, and a teacher of k such neurons or another target."""
     asked = tl.Teacher(activation, k) if target == "teacher" else target
     return tl.Problem(asked, activation, width=p, noise=noise)
@@ -42,7 +52,10 @@ def online(gamma: float, geometry: str = "free") -> tl.SGD:
 
 def sup_overlap(runs: xr.Dataset, theory: xr.Dataset) -> np.ndarray:
     """Largest deviation of any entry of Q and M at any save point, for each seed."""
-    parts = [np.abs(runs[name].values - theory[name].values).max(axis=(1, 2, 3)) for name in ("Q", "M")]
+    parts = [
+        np.abs(runs[name].values - theory[name].values).max(axis=(1, 2, 3))
+        for name in ("Q", "M")
+    ]
     return np.asarray(np.max(parts, axis=0))
 
 

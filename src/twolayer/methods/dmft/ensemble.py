@@ -45,7 +45,9 @@ class Watcher(NamedTuple):
         if self.until.sign * (now - level) > 0:
             return None
         part = 1.0 if now == before else (before - level) / (before - now)
-        return len(values) - 2 + float(np.clip(part, 0.0, 1.0)) if len(values) > 1 else 0.0
+        return (
+            len(values) - 2 + float(np.clip(part, 0.0, 1.0)) if len(values) > 1 else 0.0
+        )
 
 
 class Past(NamedTuple):
@@ -66,7 +68,13 @@ class Replicas:
     are the settings of earlier stages with the steps that were taken in each.
     """
 
-    def __init__(self, setting: Setting, start: Start, sets: list[Points], watcher: Watcher | None) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        start: Start,
+        sets: list[Points],
+        watcher: Watcher | None,
+    ) -> None:
         self.setting, self.start, self.past = setting, start, Past()
         self.replicates = [Replicate(setting, start, points) for points in sets]
         self._enter(watcher)
@@ -93,7 +101,9 @@ class Replicas:
     def again(self, sets: list[Points]) -> Replicas:
         """The same on other points, at the beginning of the present stage."""
         (setting, _), *others = (*self.past.stages, (self.setting, 0))
-        found = Replicas(setting, self.start, sets, self.watcher if not others else None)
+        found = Replicas(
+            setting, self.start, sets, self.watcher if not others else None
+        )
         for i, (later, _) in enumerate(others):
             for _ in range(self.past.stages[i][1]):
                 found.advance()
@@ -122,32 +132,48 @@ class Replicas:
     def values(self, t: int) -> tuple[np.ndarray, ...]:
         """Q, M, a and the training risk at step t, or at the last one before it, replicates first."""
         t = self.past.steps + min(t, self.at)
-        return self._seen((one.rows[t], one.a[t], one.risks[t][0]) for one in self.replicates)
+        return self._seen(
+            (one.rows[t], one.a[t], one.risks[t][0]) for one in self.replicates
+        )
 
     def averages(self, t: int) -> tuple[np.ndarray, ...]:
         """The same of the average of the iterates."""
         t = self.past.steps + min(t, self.at)
-        return self._seen((*one.averages[t], one.risks[t][1]) for one in self.replicates)  # type: ignore[misc]
+        return self._seen(
+            (*one.averages[t], one.risks[t][1]) for one in self.replicates
+        )  # type: ignore[misc]
 
-    def _seen(self, each: Iterable[tuple[np.ndarray, np.ndarray, float]]) -> tuple[np.ndarray, ...]:
+    def _seen(
+        self, each: Iterable[tuple[np.ndarray, np.ndarray, float]]
+    ) -> tuple[np.ndarray, ...]:
         L = self.setting.L
-        parts = [(w @ w.T, w[:, 1 : L.shape[1] + 1] @ L.T, a, risk) for w, a, risk in each]
+        parts = [
+            (w @ w.T, w[:, 1 : L.shape[1] + 1] @ L.T, a, risk) for w, a, risk in each
+        ]
         return tuple(map(np.array, zip(*parts, strict=True)))
 
     def error(self, t: int) -> float:
         """The largest standard error of M and Q at step t; of entries larger than one, relative to them."""
         if len(self.replicates) == 1:
             return 0.0
-        return max(float((standard_error(x) / np.maximum(1.0, np.abs(x.mean(0)))).max()) for x in self.values(t)[:2])
+        return max(
+            float((standard_error(x) / np.maximum(1.0, np.abs(x.mean(0)))).max())
+            for x in self.values(t)[:2]
+        )
 
     def kernels(self, smooth: bool | None) -> dict[str, np.ndarray]:
         """Means over the replicates of C_θ and C_F, (T+1, T+1, p, p), zero where there was no visit.
 
         Unless ``smooth`` is None also R_F and R_θ, by derivatives if it is true, with their standard errors.
         """
-        found = {name: np.mean(x, axis=0) for name, x in _each(correlations(one) for one in self.replicates).items()}
+        found = {
+            name: np.mean(x, axis=0)
+            for name, x in _each(correlations(one) for one in self.replicates).items()
+        }
         if smooth is not None:
-            for name, x in _each(responses(one, smooth) for one in self.replicates).items():
+            for name, x in _each(
+                responses(one, smooth) for one in self.replicates
+            ).items():
                 found[name] = np.mean(x, axis=0)
                 if len(x) > 1:
                     found[f"{name}_error"] = standard_error(x)
@@ -157,8 +183,14 @@ class Replicas:
 def correlations(one: Replicate) -> dict[str, np.ndarray]:
     """C_θ = l lᵀ and C_F = α η² ⟨v vᵀ⟩ at all pairs of visits."""
     setting = one.setting
-    outside, pushes = one.history("outside"), np.sqrt(setting.alpha) * setting.gain * one.history("pushes")
-    return {name: np.einsum("tin,sjn->tsij", x, x) for name, x in (("C_theta", outside), ("C_F", pushes))}
+    outside, pushes = (
+        one.history("outside"),
+        np.sqrt(setting.alpha) * setting.gain * one.history("pushes"),
+    )
+    return {
+        name: np.einsum("tin,sjn->tsij", x, x)
+        for name, x in (("C_theta", outside), ("C_F", pushes))
+    }
 
 
 def _each(parts: Iterable[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

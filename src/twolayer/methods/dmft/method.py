@@ -33,7 +33,14 @@ from twolayer.numerics.statistics import standard_error
 from twolayer.numerics.types import Tree
 from twolayer.task.algorithm import SGD
 from twolayer.task.heavy_tails import no_moment
-from twolayer.task.method import Evolution, Method, Outcome, Snapshot, Task, register_method
+from twolayer.task.method import (
+    Evolution,
+    Method,
+    Outcome,
+    Snapshot,
+    Task,
+    register_method,
+)
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import has_memory_theory, layers_apart
 
@@ -64,7 +71,8 @@ class DMFTEvolution(Evolution):
         self._interrupted = False
         if after is None:
             self.ensembles = [
-                Replicas(self.setting, start, self._points(i), self.watcher) for i, start in enumerate(self.starts)
+                Replicas(self.setting, start, self._points(i), self.watcher)
+                for i, start in enumerate(self.starts)
             ]
             return
         self.ensembles = after.state
@@ -76,7 +84,9 @@ class DMFTEvolution(Evolution):
         """The sets of points of start number i; starts with as many points share them."""
         n, method = int(self.log2_points[i]), self.method
         if n not in self._sets:
-            self._sets[n] = [Points(n, method.points, r) for r in range(method.replicates)]
+            self._sets[n] = [
+                Points(n, method.points, r) for r in range(method.replicates)
+            ]
         return self._sets[n]
 
     def initial(self) -> Tree:
@@ -85,7 +95,9 @@ class DMFTEvolution(Evolution):
 
     def stopped(self, state: Tree) -> tuple[np.ndarray, np.ndarray]:
         """Outcome codes and steps."""
-        return np.array([x.code for x in self.ensembles], np.int32), np.array([x.stop for x in self.ensembles])
+        return np.array([x.code for x in self.ensembles], np.int32), np.array(
+            [x.stop for x in self.ensembles]
+        )
 
     def snapshot(self, state: Tree) -> Snapshot:
         """The start."""
@@ -93,11 +105,23 @@ class DMFTEvolution(Evolution):
 
     def _snapshots(self, points: np.ndarray) -> Snapshot:
         """Means over the replicates at save points."""
-        looks = [Replicas.values, Replicas.averages][: 1 + bool(self.setting.form.average)]
-        each = [[[x.mean(0) for look in looks for x in look(e, int(t))] for t in points] for e in self.ensembles]
-        return Snapshot(*(np.array([[one[i] for one in times] for times in each]) for i in range(4 * len(looks))))
+        looks = [Replicas.values, Replicas.averages][
+            : 1 + bool(self.setting.form.average)
+        ]
+        each = [
+            [[x.mean(0) for look in looks for x in look(e, int(t))] for t in points]
+            for e in self.ensembles
+        ]
+        return Snapshot(
+            *(
+                np.array([[one[i] for one in times] for times in each])
+                for i in range(4 * len(looks))
+            )
+        )
 
-    def advance(self, state: Tree, first: int, tick: Callable[[float], None]) -> tuple[Tree, Snapshot]:
+    def advance(
+        self, state: Tree, first: int, tick: Callable[[float], None]
+    ) -> tuple[Tree, Snapshot]:
         """To the end, one step of all starts after the other; what was finished when interrupted is handed over."""
         points = self.task.points
         if self._interrupted:
@@ -114,7 +138,11 @@ class DMFTEvolution(Evolution):
         except KeyboardInterrupt:
             self._interrupted = True  # told to the host loop at its next call
         running = self._interrupted or any(x.code == 0 for x in self.ensembles)
-        count = np.searchsorted(points, last, "right") if running else np.searchsorted(points, last) + 1
+        count = (
+            np.searchsorted(points, last, "right")
+            if running
+            else np.searchsorted(points, last) + 1
+        )
         if count == first + 1:
             raise KeyboardInterrupt
         return state, self._snapshots(points[first + 1 : count])
@@ -122,8 +150,13 @@ class DMFTEvolution(Evolution):
     def _refine(self, i: int, tick: Callable[[float], None]) -> None:
         """Take more points for a start, from its first step on, as long as its error is above the tolerance."""
         known = self.ensembles[i]
-        while known.error(known.at) > self.method.tolerance and self.log2_points[i] < self.method.max_log2_points:
-            self.log2_points[i] = min(self.log2_points[i] + FINER, self.method.max_log2_points)
+        while (
+            known.error(known.at) > self.method.tolerance
+            and self.log2_points[i] < self.method.max_log2_points
+        ):
+            self.log2_points[i] = min(
+                self.log2_points[i] + FINER, self.method.max_log2_points
+            )
             finer = known.again(self._points(i))
             while finer.code == 0 and finer.at < known.at:
                 finer.advance()
@@ -157,13 +190,22 @@ class DMFTEvolution(Evolution):
         found: dict[str, tuple[tuple[str, ...], np.ndarray]] = {}
         if self.method.replicates > 1:
             each = [
-                [np.stack(x, axis=1) for x in zip(*(e.values(int(t)) for t in self.task.points), strict=True)]
+                [
+                    np.stack(x, axis=1)
+                    for x in zip(
+                        *(e.values(int(t)) for t in self.task.points), strict=True
+                    )
+                ]
                 for e in self.ensembles
             ]
             risks = [excess_risks(self.task.problem, Q, M, a)[0] for Q, M, a, _ in each]
             values = (*zip(*each, strict=True), risks)
-            with np.errstate(invalid="ignore"):  # training risks are infinite where labels have no variance
-                Q, M, a, train, risk = (np.stack([standard_error(x) for x in starts]) for starts in values)
+            with np.errstate(
+                invalid="ignore"
+            ):  # training risks are infinite where labels have no variance
+                Q, M, a, train, risk = (
+                    np.stack([standard_error(x) for x in starts]) for starts in values
+                )
             found["Q_error"] = ("seed", "time", "neuron", "neuron_"), Q
             found["M_error"] = ("seed", "time", "neuron", "direction"), M
             if self.setting.form.trained:
@@ -174,14 +216,19 @@ class DMFTEvolution(Evolution):
         smooth = None if not self.method.responses else not bends(self.setting.kernel)
         kernels = [e.kernels(smooth) for e in self.ensembles]
         for name in kernels[0]:
-            found[name] = ("seed", "visit", "visit_", "neuron", "neuron_"), np.stack([x[name] for x in kernels])
+            found[name] = (
+                ("seed", "visit", "visit_", "neuron", "neuron_"),
+                np.stack([x[name] for x in kernels]),
+            )
         return found
 
 
 def bends(kernel: Kernel) -> bool:
     """Whether means of the derivative of a push miss a part: where it jumps or bends, and where a rule draws more."""
     again = kernel.labels.more and kernel.loss.student is None
-    return bool(kernel.activation.kinks or kernel.loss.kinks or kernel.rule is not None or again)
+    return bool(
+        kernel.activation.kinks or kernel.loss.kinks or kernel.rule is not None or again
+    )
 
 
 def setting_of(task: Task, steps: int) -> Setting:
@@ -189,14 +236,26 @@ def setting_of(task: Task, steps: int) -> Setting:
     problem, algorithm = task.problem, task.algorithm
     per_batch = algorithm.batch.coefficient
     alpha = per_batch if algorithm.dataset is None else algorithm.dataset.coefficient
-    pattern = Pattern(algorithm.sampling, alpha / per_batch, algorithm.repeat, algorithm.dataset is None)
+    pattern = Pattern(
+        algorithm.sampling,
+        alpha / per_batch,
+        algorithm.repeat,
+        algorithm.dataset is None,
+    )
     rules = (
         kernel_of(problem, algorithm),
         form_of(algorithm),
         coefficients_of(algorithm, problem.divisor, None),
         task.clocks.tempo,
     )
-    return Setting(*rules, float(np.sqrt(problem.noise)), alpha, pattern, *target_frame(problem.P), steps)
+    return Setting(
+        *rules,
+        float(np.sqrt(problem.noise)),
+        alpha,
+        pattern,
+        *target_frame(problem.P),
+        steps,
+    )
 
 
 @register_method
@@ -244,7 +303,9 @@ class DMFT(Method):
     def __post_init__(self) -> None:
         keep_integers(self, 4, "log2_points")
         keep_integers(self, 1, "replicates")
-        tolerance = finite_number("tolerance", self.tolerance, accepted="a positive number")
+        tolerance = finite_number(
+            "tolerance", self.tolerance, accepted="a positive number"
+        )
         require(tolerance > 0, "tolerance", self.tolerance, "a positive number")
         keep_integers(self, 4, "max_log2_points")
         choice("points", self.points, KINDS)
@@ -273,9 +334,7 @@ class DMFT(Method):
         """Reused samples only, with n = α d, n_b = α_b d and lr of order one."""
         rule = algorithm.rule
         if rule is not None and rule.jitter:
-            return (
-                f"the noise of the rule {rule} is of length √d, and steps of order one pass all of it on to the weights"
-            )
+            return f"the noise of the rule {rule} is of length √d, and steps of order one pass all of it on to the weights"
         if rule is not None and not rule.single:
             return f"the rule {rule} is not one of single samples, from whose fields the pushes are made"
         if algorithm.batch.schedule is not None:
@@ -296,9 +355,7 @@ class DMFT(Method):
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
         """Response functions are those of one set of samples to the first layer."""
         if self.responses and algorithm.reused and algorithm.dataset is None:
-            return (
-                "response functions follow one set of samples, and here every batch is a fresh one: responses = False"
-            )
+            return "response functions follow one set of samples, and here every batch is a fresh one: responses = False"
         if self.responses and (algorithm.scheduled or algorithm.nesterov):
             return "response functions are those of steps of one size from where the gradients are: responses = False"
         if self.responses and not algorithm.train_first_layer:
@@ -312,11 +369,21 @@ class DMFT(Method):
     def cost(self, task: Task) -> float:
         """Visits, each of O(N n p), and the drawing of points, at the first number of them."""
         visits, p = int(task.points[-1]) + 1, task.problem.p
-        products = task.seeds * visits * (2 * p * (2 + task.problem.k + p + p * visits) + 40)
-        return NS_PER_PRODUCT * 1e-9 * 2**self.log2_points * self.replicates * (products + 10 * SOBOL)
+        products = (
+            task.seeds * visits * (2 * p * (2 + task.problem.k + p + p * visits) + 40)
+        )
+        return (
+            NS_PER_PRODUCT
+            * 1e-9
+            * 2**self.log2_points
+            * self.replicates
+            * (products + 10 * SOBOL)
+        )
 
     def footprint(self, task: Task) -> int:
         """The bases of all paths, and their points."""
         vectors = room_for(task.problem.k, task.problem.p, int(task.points[-1]))
-        held = 8 * 2**self.log2_points * self.replicates * (task.seeds * vectors + SOBOL)
+        held = (
+            8 * 2**self.log2_points * self.replicates * (task.seeds * vectors + SOBOL)
+        )
         return super().footprint(task) + held

@@ -33,7 +33,9 @@ def _turn(uniform: np.ndarray, t: int, B: float) -> np.ndarray:
 
 
 def _poisson(uniform: np.ndarray, t: int, B: float) -> np.ndarray:
-    return np.searchsorted(pdtr(np.arange(40), 1 / B), uniform)  # by inversion; the mean is at most 1
+    return np.searchsorted(
+        pdtr(np.arange(40), 1 / B), uniform
+    )  # by inversion; the mean is at most 1
 
 
 LAWS = {
@@ -68,7 +70,11 @@ class Pattern:
 
     def copies(self, normal: np.ndarray, step: int) -> np.ndarray:
         """How often every path is in the batch of a step, from its standard normal draw."""
-        return LAWS[self.sampling].copies(ndtr(normal), step // self.repeat, self.batches).astype(float)
+        return (
+            LAWS[self.sampling]
+            .copies(ndtr(normal), step // self.repeat, self.batches)
+            .astype(float)
+        )
 
     def renews(self, step: int) -> bool:
         """Whether a step begins with samples that nothing has seen before, after others have been used."""

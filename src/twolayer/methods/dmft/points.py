@@ -23,11 +23,17 @@ class Points:
 
     def __init__(self, log2_points: int, kind: str, replicate: int) -> None:
         self.count, self.replicate = 2**log2_points, replicate
-        sobol = draw_sobol_normals(SOBOL, log2_points, replicate) if kind == "sobol" else np.empty((self.count, 0))
+        sobol = (
+            draw_sobol_normals(SOBOL, log2_points, replicate)
+            if kind == "sobol"
+            else np.empty((self.count, 0))
+        )
         self._sobol = np.ascontiguousarray(sobol.T)
 
     def column(self, i: int) -> np.ndarray:
         """Column i, (N,)."""
         if i < len(self._sobol):
             return self._sobol[i]
-        return np.random.default_rng([SEED, self.replicate, i]).standard_normal(self.count)
+        return np.random.default_rng([SEED, self.replicate, i]).standard_normal(
+            self.count
+        )

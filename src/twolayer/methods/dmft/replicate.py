@@ -20,11 +20,25 @@ import jax
 import numpy as np
 
 from twolayer.equations.increment_kernel import Kernel, Push
-from twolayer.equations.optimiser_step import Coefficients, Form, Layers, Memory, descend, rates_now
+from twolayer.equations.optimiser_step import (
+    Coefficients,
+    Form,
+    Layers,
+    Memory,
+    descend,
+    rates_now,
+)
 from twolayer.loops.stopping import LIMIT
 from twolayer.methods.dmft.patterns import Pattern
 from twolayer.methods.dmft.points import Points
-from twolayer.methods.dmft.samples import Paths, VisitNumbers, begin, enlarge, risk_of, visit
+from twolayer.methods.dmft.samples import (
+    Paths,
+    VisitNumbers,
+    begin,
+    enlarge,
+    risk_of,
+    visit,
+)
 from twolayer.numerics.special import symmetric_root
 from twolayer.numerics.types import Real
 from twolayer.task.labels import Spoilt
@@ -32,9 +46,20 @@ from twolayer.task.schedule_factors import Tempo
 
 __all__ = ["Replicate", "Setting", "Start", "room_for"]
 
-WIDER = 1.5**0.5  # h̃* is drawn with this standard deviation and weighted back, so that labels with long tails are seen
+WIDER = (
+    1.5**0.5
+)  # h̃* is drawn with this standard deviation and weighted back, so that labels with long tails are seen
 ROOM = 128  # vectors in the first basis of a long run
-HISTORIES = ("rows", "outside", "a", "averages", "pushes", "gradients", "copies", "risks")  # of all visits
+HISTORIES = (
+    "rows",
+    "outside",
+    "a",
+    "averages",
+    "pushes",
+    "gradients",
+    "copies",
+    "risks",
+)  # of all visits
 
 
 class Setting(NamedTuple):
@@ -62,12 +87,16 @@ class Setting(NamedTuple):
     @property
     def visits(self) -> int:
         """Steps that one set of samples goes through, at most."""
-        return min(self.steps, self.pattern.repeat) if self.pattern.fresh else self.steps
+        return (
+            min(self.steps, self.pattern.repeat) if self.pattern.fresh else self.steps
+        )
 
     @property
     def numbers(self) -> VisitNumbers:
         """Numbers of a visit."""
-        return VisitNumbers(self.alpha, self.pattern.batches, float(self.rates.step > 0))
+        return VisitNumbers(
+            self.alpha, self.pattern.batches, float(self.rates.step > 0)
+        )
 
 
 class Start(NamedTuple):
@@ -79,9 +108,18 @@ class Start(NamedTuple):
 
 
 @partial(jax.jit, static_argnames=("form",))
-def step(form: Form, rates: Coefficients, tempo: Tempo | None, state: Memory, gradient: Real, second: Real) -> Memory:
+def step(
+    form: Form,
+    rates: Coefficients,
+    tempo: Tempo | None,
+    state: Memory,
+    gradient: Real,
+    second: Real,
+) -> Memory:
     """One step of the algorithm, from the gradient at the rows and the batch mean of e σ."""
-    return descend(form, rates_now(rates, tempo, state), state, Push(gradient, second))[0]
+    return descend(form, rates_now(rates, tempo, state), state, Push(gradient, second))[
+        0
+    ]
 
 
 class Replicate:
@@ -114,7 +152,9 @@ class Replicate:
         setting, rank = self.setting, self.setting.L.shape[1]
         noisy = int(setting.noise > 0 or setting.kernel.labels.flips > 0)
         self._columns, self._draw = 0, 0
-        self._choice = self._next(1)[0] if setting.pattern.draw(0) is not None else np.empty(0)
+        self._choice = (
+            self._next(1)[0] if setting.pattern.draw(0) is not None else np.empty(0)
+        )
         vectors = self._next(rank + noisy + outside)
         vectors[:rank] *= WIDER
         root = np.exp((1 / WIDER**2 - 1) * (vectors[:rank] ** 2).sum(0) / 4)
@@ -130,23 +170,38 @@ class Replicate:
 
     def _renew(self) -> None:
         """Go on with new samples, from the rows that the optimiser holds."""
-        every, rank, p = self.state.every, self.setting.L.shape[1], len(self.state.now.W)
+        every, rank, p = (
+            self.state.every,
+            self.setting.L.shape[1],
+            len(self.state.now.W),
+        )
         rows = np.concatenate([np.asarray(layers.W) for layers in every])
         others = rows.copy()
         others[:, : 1 + rank] = 0.0
         G, B = np.linalg.qr(others.T)
         self._frame = self._lifted(G.T)
-        self._known, self._shift = self._frame.shape[1], self._shift + int(self.basis.size)
+        self._known, self._shift = (
+            self._frame.shape[1],
+            self._shift + int(self.basis.size),
+        )
         self._begin(len(B))
         moved = np.zeros((len(rows), self._first))
         moved[:, 1 : 1 + rank], moved[:, -len(B) :] = rows[:, 1 : 1 + rank], B.T
-        held = [Layers(moved[i * p : (i + 1) * p], layers.a) for i, layers in enumerate(every)]
+        held = [
+            Layers(moved[i * p : (i + 1) * p], layers.a)
+            for i, layers in enumerate(every)
+        ]
         self.state = self.state.moved(held)
 
     def _lifted(self, rows: np.ndarray) -> np.ndarray:
         """Coordinates outside the target's directions, in the one basis of all samples."""
-        old, new = rows[:, self._first - len(self._frame) : self._first] @ self._frame, rows[:, self._first :]
-        return np.concatenate([np.pad(old, ((0, 0), (0, self._known - old.shape[1]))), new], axis=1)
+        old, new = (
+            rows[:, self._first - len(self._frame) : self._first] @ self._frame,
+            rows[:, self._first :],
+        )
+        return np.concatenate(
+            [np.pad(old, ((0, 0), (0, self._known - old.shape[1]))), new], axis=1
+        )
 
     def resume(self, setting: Setting) -> None:
         """Go on under another algorithm, or with other labels for the same inputs: the last visit is made again.
@@ -174,7 +229,9 @@ class Replicate:
             size = len(U)
             if size + 1 > len(self.basis.U):
                 self._widen(power_of_two(size + 1))
-            self.basis = self.basis._replace(U=self.basis.U.at[size].set(x), size=size + 1)
+            self.basis = self.basis._replace(
+                U=self.basis.U.at[size].set(x), size=size + 1
+            )
             self._labels = x / root
         self.paths = self.paths._replace(noise=self._spoilt(self._labels))
 
@@ -186,25 +243,43 @@ class Replicate:
     def finite(self) -> bool:
         """Whether the weights are within bounds."""
         with np.errstate(over="ignore"):
-            squares = (np.asarray(self.state.now.W) ** 2).sum(1), np.asarray(self.state.now.a) ** 2
+            squares = (
+                (np.asarray(self.state.now.W) ** 2).sum(1),
+                np.asarray(self.state.now.a) ** 2,
+            )
         return all((x < LIMIT).all() for x in squares)
 
     def advance(self) -> None:
         """One step of the weights and, if they are finite, the visit of the samples that follows it."""
         setting, found = self.setting, self.found
-        self.state = step(setting.form, setting.rates, setting.tempo, self.state, found.gradient, found.second)
+        self.state = step(
+            setting.form,
+            setting.rates,
+            setting.tempo,
+            self.state,
+            found.gradient,
+            found.second,
+        )
         if not self.finite:
             return
         last = None
         if setting.pattern.renews(len(self.rows) - self._begun):
-            last = self._risks()  # on the samples of this step, to which the weights owe it
+            last = (
+                self._risks()
+            )  # on the samples of this step, to which the weights owe it
             self._renew()
         self._visit(last)
 
     def history(self, name: str) -> np.ndarray:
         """``rows``, ``outside``, ``pushes`` or ``gradients`` of all visits, (T+1, p, n); zero where there was none."""
         known = getattr(self, name)
-        values = np.zeros((self.setting.steps + 1, len(self.state.now.W), max(x.shape[1] for x in known)))
+        values = np.zeros(
+            (
+                self.setting.steps + 1,
+                len(self.state.now.W),
+                max(x.shape[1] for x in known),
+            )
+        )
         for t, x in enumerate(known):
             values[t, :, : x.shape[1]] = x
         return values
@@ -218,20 +293,33 @@ class Replicate:
         if labels.more:
             paths = paths._replace(noise=labels.again(paths.noise, self._next(1)[0]))
         if setting.kernel.draws:
-            key = jax.random.fold_in(jax.random.key(self.points.replicate), len(self.rows))
+            key = jax.random.fold_in(
+                jax.random.key(self.points.replicate), len(self.rows)
+            )
         fresh, (now, average) = self._next(p), (self.state.now, self.state.average)
         self.risks.append(self._risks() if risks is None else risks)
         aimed = self.state.aimed(setting.form, setting.rates)
         self.basis, self.found = visit(
-            setting.kernel, self.basis, paths, *aimed, self.copies[-1], fresh, setting.numbers, key
+            setting.kernel,
+            self.basis,
+            paths,
+            *aimed,
+            self.copies[-1],
+            fresh,
+            setting.numbers,
+            key,
         )
         self._columns -= p - int(self.found.new)  # what was not taken is drawn again
         self.rows.append(np.asarray(now.W))
         self.outside.append(self._lifted(self.rows[-1]))
         self.a.append(np.asarray(now.a))
-        self.pushes.append(np.pad(np.asarray(self.found.pushes), ((0, 0), (self._shift, 0))))
+        self.pushes.append(
+            np.pad(np.asarray(self.found.pushes), ((0, 0), (self._shift, 0)))
+        )
         self.gradients.append(np.asarray(self.found.gradient))
-        self.averages.append(None if average is None else Layers(*map(np.asarray, average)))
+        self.averages.append(
+            None if average is None else Layers(*map(np.asarray, average))
+        )
 
     def _risks(self) -> tuple[float, ...]:
         """Training risk of the rows and, where there is one, of their average."""
@@ -239,13 +327,20 @@ class Replicate:
         if self.setting.noise > 0 and self.setting.kernel.labels.law.moments <= 2:
             return (np.inf,) * len(looked)
         return tuple(
-            float(risk_of(self.setting.kernel, self.basis, self.paths, *x, self.setting.alpha)) for x in looked
+            float(
+                risk_of(
+                    self.setting.kernel, self.basis, self.paths, *x, self.setting.alpha
+                )
+            )
+            for x in looked
         )
 
     def _next(self, count: int) -> np.ndarray:
         """The next columns of the points."""
         self._columns += count
-        return np.stack([self.points.column(i) for i in range(self._columns - count, self._columns)])
+        return np.stack(
+            [self.points.column(i) for i in range(self._columns - count, self._columns)]
+        )
 
     def _chosen(self) -> np.ndarray:
         """How often each sample is in the batch of this visit, in the mean 1/B of them."""
@@ -256,7 +351,9 @@ class Replicate:
         if draw != self._draw:
             self._draw, self._choice = draw, self._next(1)[0]
         copies = pattern.copies(self._choice, t)
-        return np.asarray(copies / (pattern.batches * (self.paths.root**2 * copies).mean()))
+        return np.asarray(
+            copies / (pattern.batches * (self.paths.root**2 * copies).mean())
+        )
 
     def _make_room(self) -> None:
         """Room for what a visit may add; the first room of a short run is enough for all of it."""
@@ -271,7 +368,10 @@ class Replicate:
     def _widen(self, room: int) -> None:
         """The same basis and rows, with room for more directions."""
         self.basis = enlarge(self.basis, room)
-        wide = [x._replace(W=np.pad(x.W, ((0, 0), (0, room - x.W.shape[1])))) for x in self.state.every]
+        wide = [
+            x._replace(W=np.pad(x.W, ((0, 0), (0, room - x.W.shape[1]))))
+            for x in self.state.every
+        ]
         self.state = self.state.moved(wide)
 
 

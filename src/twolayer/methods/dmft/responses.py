@@ -25,7 +25,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from twolayer.equations.increment_kernel import Kernel, Push, Sample
-from twolayer.equations.optimiser_step import Coefficients, Form, Layers, Memory, descend
+from twolayer.equations.optimiser_step import (
+    Coefficients,
+    Form,
+    Layers,
+    Memory,
+    descend,
+)
 from twolayer.methods.dmft.replicate import Replicate
 from twolayer.methods.dmft.samples import Paths, in_basis
 from twolayer.numerics.types import Real
@@ -41,7 +47,11 @@ RowsAt = Callable[[int, np.ndarray], np.ndarray]
 
 def responses(one: Replicate, smooth: bool) -> dict[str, np.ndarray]:
     """R_F and R_θ (T+1, T+1, p, p) of a replicate; zero where there was no visit."""
-    setting, rows, gradients = one.setting, one.history("rows"), one.history("gradients")
+    setting, rows, gradients = (
+        one.setting,
+        one.history("rows"),
+        one.history("gradients"),
+    )
     steps, p, n = rows.shape
     row = derivatives(one, rows) if smooth else by_parts(one, rows)
     R_F = np.zeros((steps, steps, p, p))
@@ -56,19 +66,29 @@ def responses(one: Replicate, smooth: bool) -> dict[str, np.ndarray]:
             pushed = np.einsum("sij,sjn->in", R_F[t, : t + 1], X[: t + 1])
             pushed[:, t * p : (t + 1) * p] += np.eye(p)
             past = max(t - 1, 0)
-            pairs = (rows[t], X[t]), (rows[past], X[past]), (gradients[t], pushed / setting.rates.step)
+            pairs = (
+                (rows[t], X[t]),
+                (rows[past], X[past]),
+                (gradients[t], pushed / setting.rates.step),
+            )
             carried = (np.concatenate([x, SHORT * y], axis=1) for x, y in pairs)
-            X[t + 1] = np.asarray(moved(setting.form, setting.rates, *carried))[:, n:] / SHORT
+            X[t + 1] = (
+                np.asarray(moved(setting.form, setting.rates, *carried))[:, n:] / SHORT
+            )
     return {"R_F": R_F, "R_theta": blocks()}
 
 
 @partial(jax.jit, static_argnames=("form",))
-def moved(form: Form, rates: Coefficients, rows: Real, previous: Real, gradient: Real) -> Real:
+def moved(
+    form: Form, rates: Coefficients, rows: Real, previous: Real, gradient: Real
+) -> Real:
     """Rows after one step of the algorithm, whatever its second layer does."""
     still = jnp.zeros(len(rows))
     before = Layers(previous, still) if form.carries else None
     form = dataclasses.replace(form, average="")
-    return descend(form, rates, Memory(Layers(rows, still), before), Push(gradient, still))[0].now.W
+    return descend(
+        form, rates, Memory(Layers(rows, still), before), Push(gradient, still)
+    )[0].now.W
 
 
 def by_parts(one: Replicate, rows: np.ndarray) -> RowsAt:
@@ -80,7 +100,9 @@ def by_parts(one: Replicate, rows: np.ndarray) -> RowsAt:
 
     def row(t: int, R_theta: np.ndarray) -> np.ndarray:
         p = pushes.shape[1]
-        flat = pushes[t] @ np.linalg.pinv(carried[: t + 1].reshape((t + 1) * p, -1), rcond=SINGULAR)
+        flat = pushes[t] @ np.linalg.pinv(
+            carried[: t + 1].reshape((t + 1) * p, -1), rcond=SINGULAR
+        )
         return flat.reshape(p, t + 1, p).transpose(1, 0, 2)
 
     return row
@@ -92,9 +114,16 @@ def derivatives(one: Replicate, rows: np.ndarray) -> RowsAt:
     fields = in_basis(rows[:visits], np.asarray(one.basis.E), setting.alpha)
     each = zip(fields, one.a, one.copies, strict=True)
     U = one.basis.U / one.paths.root
-    D = [slope(setting.kernel, one.paths, w @ U, a, setting.gain * c) for w, a, c in each]
-    slopes, weight = jnp.stack([*D, *[jnp.zeros_like(D[0])] * (len(rows) - visits)]), one.paths.root**2
-    return lambda t, R_theta: setting.alpha * np.asarray(mean_responses(slopes, R_theta, t, weight))[: t + 1]
+    D = [
+        slope(setting.kernel, one.paths, w @ U, a, setting.gain * c) for w, a, c in each
+    ]
+    slopes, weight = (
+        jnp.stack([*D, *[jnp.zeros_like(D[0])] * (len(rows) - visits)]),
+        one.paths.root**2,
+    )
+    return lambda t, R_theta: (
+        setting.alpha * np.asarray(mean_responses(slopes, R_theta, t, weight))[: t + 1]
+    )
 
 
 @partial(jax.jit, static_argnames=("kernel",))
@@ -102,14 +131,20 @@ def slope(kernel: Kernel, paths: Paths, h: Real, a: Real, weight: Real) -> Real:
     """∂F/∂h (N, p, p) at fields h (p, N)."""
 
     def push(h: Real) -> Real:
-        return weight[:, None] * kernel.push(Sample(h, paths.target, paths.noise), a).first
+        return (
+            weight[:, None] * kernel.push(Sample(h, paths.target, paths.noise), a).first
+        )
 
     units = jnp.eye(len(h))
-    return jnp.stack([jax.jvp(push, (h.T,), (jnp.broadcast_to(e, h.T.shape),))[1] for e in units], -1)
+    return jnp.stack(
+        [jax.jvp(push, (h.T,), (jnp.broadcast_to(e, h.T.shape),))[1] for e in units], -1
+    )
 
 
 @jax.jit
-def mean_responses(slopes: Real, R_theta: Real, t: int | jax.Array, weight: Real) -> Real:
+def mean_responses(
+    slopes: Real, R_theta: Real, t: int | jax.Array, weight: Real
+) -> Real:
     """Means of V^s (T+1, p, p) at visit t, by one sweep back in time; zero for s > t."""
 
     def body(back: Real, V: Real) -> Real:
@@ -118,4 +153,6 @@ def mean_responses(slopes: Real, R_theta: Real, t: int | jax.Array, weight: Real
         return jax.lax.dynamic_update_index_in_dim(V, through @ slopes[s], s, 0)
 
     last = jnp.zeros_like(slopes).at[t].set(slopes[t])
-    return jnp.einsum("snij,n->sij", jax.lax.fori_loop(0, t, body, last), weight) / len(weight)
+    return jnp.einsum("snij,n->sij", jax.lax.fori_loop(0, t, body, last), weight) / len(
+        weight
+    )

@@ -32,9 +32,21 @@ from twolayer.equations.increment_kernel import Kernel, Sample
 from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.labels import Spoilt
 
-__all__ = ["Basis", "Paths", "Visit", "VisitNumbers", "begin", "enlarge", "in_basis", "risk_of", "visit"]
+__all__ = [
+    "Basis",
+    "Paths",
+    "Visit",
+    "VisitNumbers",
+    "begin",
+    "enlarge",
+    "in_basis",
+    "risk_of",
+    "visit",
+]
 
-TOLERANCE = 1e-6  # relative size of the new part of a push below which it adds no direction
+TOLERANCE = (
+    1e-6  # relative size of the new part of a push below which it adds no direction
+)
 
 
 class Paths(NamedTuple):
@@ -90,7 +102,10 @@ def enlarge(basis: Basis, room: int) -> Basis:
     """The same basis with room for so many vectors."""
     more = (0, room - len(basis.U))
     each = (more, (0, 0)), (more, more), (more,)
-    U, E, noises = (jnp.asarray(np.pad(x, widths)) for x, widths in zip(basis[:3], each, strict=True))
+    U, E, noises = (
+        jnp.asarray(np.pad(x, widths))
+        for x, widths in zip(basis[:3], each, strict=True)
+    )
     return Basis(U, E, noises, basis.size)
 
 
@@ -115,7 +130,9 @@ def visit(
     h = fields(basis, paths, rows, alpha)
     push = kernel.push(Sample(h, paths.target, paths.noise, key=key), a)
 
-    parts, added, inner = split(basis.U, paths.root * jnp.concatenate([moves * copies * push.first.T, fresh]))
+    parts, added, inner = split(
+        basis.U, paths.root * jnp.concatenate([moves * copies * push.first.T, fresh])
+    )
     kept = jnp.diagonal(inner)[:p] > 0
     place = basis.size + jnp.cumsum(kept) - 1
     pushes = parts[:p].at[:, place].add(jnp.where(kept, inner[:p, :p], 0.0))
@@ -139,9 +156,13 @@ def fields(basis: Basis, paths: Paths, rows: Real, alpha: Number) -> Real:
 
 
 @partial(jax.jit, static_argnames=("kernel",))
-def risk_of(kernel: Kernel, basis: Basis, paths: Paths, rows: Real, a: Real, alpha: Number) -> Real:
+def risk_of(
+    kernel: Kernel, basis: Basis, paths: Paths, rows: Real, a: Real, alpha: Number
+) -> Real:
     """The training risk ½ ⟨(y − f)²⟩ of any rows (p, n), such as an average of iterates."""
-    error = kernel.label(paths.target, paths.noise) - kernel.output(fields(basis, paths, rows, alpha), a)
+    error = kernel.label(paths.target, paths.noise) - kernel.output(
+        fields(basis, paths, rows, alpha), a
+    )
     return (paths.root**2 * error**2).mean() / 2
 
 
@@ -157,7 +178,9 @@ def split(U: Real, rows: Real) -> tuple[Array, Array, Array]:
     """
     n, size = rows.shape[1], jnp.sqrt((rows**2).mean(1))
     parts = jnp.zeros((len(rows), len(U)))
-    fixed: Any = jax.lax.optimization_barrier  # or XLA takes the product of transposes, several times slower on CPU
+    fixed: Any = (
+        jax.lax.optimization_barrier
+    )  # or XLA takes the product of transposes, several times slower on CPU
     for _ in range(2):
         more = fixed(fixed(U @ rows.T).T / n)
         parts, rows = parts + more, rows - more @ U
@@ -171,7 +194,9 @@ def split(U: Real, rows: Real) -> tuple[Array, Array, Array]:
         unit, length = normalised(x, jnp.sqrt((x**2).mean()), size[i])
         return added.at[i].set(unit), inner.at[i, i].set(length)
 
-    return parts, *jax.lax.fori_loop(0, len(rows), settle, (rows, jnp.zeros((len(rows),) * 2)))
+    return parts, *jax.lax.fori_loop(
+        0, len(rows), settle, (rows, jnp.zeros((len(rows),) * 2))
+    )
 
 
 def directions(E: Real, pushes: Real, first: Real) -> tuple[Array, Array]:
@@ -182,7 +207,9 @@ def directions(E: Real, pushes: Real, first: Real) -> tuple[Array, Array]:
         e = pushes[j]
         for _ in range(2):
             e = e - (E @ e) @ E
-        unit, length = normalised(e, jnp.sqrt((e**2).sum()), jnp.sqrt((pushes[j] ** 2).sum()))
+        unit, length = normalised(
+            e, jnp.sqrt((e**2).sum()), jnp.sqrt((pushes[j] ** 2).sum())
+        )
         return E.at[first + new].set(unit), new + (length > 0)
 
     return jax.lax.fori_loop(0, len(pushes), extend, (E, jnp.zeros((), int)))
@@ -191,4 +218,6 @@ def directions(E: Real, pushes: Real, first: Real) -> tuple[Array, Array]:
 def normalised(x: Real, length: Real, size: Real) -> tuple[Array, Array]:
     """X over its length, and the length; zero both where it is nothing but rounding of something of the given size."""
     keep = length > TOLERANCE * size
-    return jnp.where(keep, x / jnp.where(keep, length, 1.0), 0.0), jnp.where(keep, length, 0.0)
+    return jnp.where(keep, x / jnp.where(keep, length, 1.0), 0.0), jnp.where(
+        keep, length, 0.0
+    )
