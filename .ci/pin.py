@@ -1,8 +1,10 @@
-"""The versions that the tests are run with: exact ones, in pyproject.toml, and no names of hosts.
+"""The versions that the tests are run with: exact ones, in pyproject.toml, and no names
+of hosts.
 
-python .ci/pin.py             pin the newest versions that resolve today; look at the difference, run .ci/run, commit
-python .ci/pin.py --list      print them, as pip takes them
-python .ci/pin.py --direct    print what the package itself asks for, with its lower bounds
+python .ci/pin.py             pin the newest versions that resolve today; look at the
+difference, run .ci/run, commit python .ci/pin.py --list      print them, as pip takes
+them python .ci/pin.py --direct    print what the package itself asks for, with its
+lower bounds
 """
 
 from __future__ import annotations
