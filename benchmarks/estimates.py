@@ -1,6 +1,8 @@
-"""Are estimates of cost right? Twenty tasks: seconds that the plan tells against seconds of the processor.
+"""Are estimates of cost right? Twenty tasks: seconds that the plan tells against
+seconds of the processor.
 
-ratio = (compilation + cost) / measured,    the first run in a process whose compiled code was thrown away
+ratio = (compilation + cost) / measured,    the first run in a process whose compiled
+code was thrown away
 
 uv run python benchmarks/estimates.py            all of them, about five minutes
 uv run python benchmarks/estimates.py ode chain  some of them, by a part of their name
@@ -143,10 +145,9 @@ def main() -> None:
         taken = time.process_time() - began
         far = not 1 / FACTOR <= told / taken <= FACTOR
         outside += far
-        print(
-            f"{name:28}{told:8.2f}{taken:8.2f}{told / taken:8.2f}{'  beyond a factor 3' if far else ''}",
-            flush=True,
-        )
+        remark = f"  beyond a factor {FACTOR:g}" if far else ""
+        times = f"{told:8.2f}{taken:8.2f}{told / taken:8.2f}"
+        print(f"{name:28}{times}{remark}", flush=True)
     print(f"{outside} of {len(chosen)} beyond a factor {FACTOR:g}")
 
 

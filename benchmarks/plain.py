@@ -1,4 +1,6 @@
-"""The same jobs in plain NumPy and SciPy, as people write them: no compiler, no closed chain, one loop."""
+"""The same jobs in plain NumPy and SciPy, as people write them: no compiler, no closed
+chain, one loop.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ def online(
     steps: int = 100,
     dataset: int | None = None,
 ) -> float:
-    """SGD on He2 neurons and Σ_r He2(z_r), rows normalised; seconds per step of one seed.
+    """SGD on He2 neurons and Σ_r He2(z_r), rows normalised; seconds per step of one
+    seed.
 
     With a dataset the same samples come back at every step.
     """
@@ -37,7 +40,9 @@ def online(
 def ode(
     Q: np.ndarray, M: np.ndarray, rate: float, noise: float, end: float
 ) -> tuple[float, np.ndarray]:
-    """The ODE of He2 neurons by hand (Isserlis) and solve_ivp: seconds, and M at the end."""
+    """The ODE of He2 neurons by hand (Isserlis) and solve_ivp: seconds, and M at the
+    end.
+    """
     p, k = M.shape
     A = np.diag([-1 / p] * p + [1.0] * k)
 

@@ -1,18 +1,30 @@
-"""Speed of every method, in one command: side by side with plain NumPy and with the limit of the machine.
+"""Speed of every method, in one command: side by side with plain NumPy and with the
+limit of the machine.
 
-uv run python benchmarks/run.py                     all tables, about fifteen minutes on two quiet cores
-uv run python benchmarks/run.py rates methods       some of them
-uv run python benchmarks/run.py --json speed.json   the numbers, too
-uv run python benchmarks/run.py --processor         processor time instead of the clock: on cores shared with others
+    uv run python benchmarks/run.py                    all tables, about fifteen minutes
+                                                       on two quiet cores
+    uv run python benchmarks/run.py rates methods      some of them
+    uv run python benchmarks/run.py --json speed.json  the numbers, too
+    uv run python benchmarks/run.py --record           the same, in benchmarks/history
+    uv run python benchmarks/run.py --processor        processor time instead of the
+                                                       clock: on cores that are shared
 
-rates      chain-steps per second: compiled, JAX, the limit program (limit.cpp), NumPy
-first      processes one after the other: import, description, first and second ODE; the README's command
-methods    each method: import, first call, second call, the same in a second process, peak memory, NumPy or SciPy
-growth     seconds against d, p, k, n_b, seeds, steps, particles and cores, with fitted exponents
-general    whole runs without closed averages, or with many neurons, steps or particles
-precision  error against seconds: engines of averages, runs of the ODE and of DMFT
-device     chain-steps per second of many seeds on the device that JAX finds, what setting up takes, inputs of Vectors
-blocks     seconds of a chain step against the number of blocks of the inputs
+    rates      chain-steps per second: compiled, JAX, limit program (limit.cpp), NumPy
+    first      processes one after the other: import, description, first and second ODE;
+               the README's command
+    witness    each method with the witness of its averages and without
+    methods    each method: import, first call, second call, the same in a second
+               process, peak of memory, NumPy or SciPy
+    growth     seconds against d, p, k, n_b, seeds, steps, particles and cores, with
+               fitted exponents
+    general    whole runs without closed averages, or with many neurons, steps or
+               particles
+    precision  error against seconds: engines of averages, runs of the ODE and of DMFT
+    device     chain-steps per second of many seeds on the device that JAX finds, what
+               setting up takes, inputs of Vectors
+    blocks     seconds of a chain step against the number of blocks of the inputs
+
+benchmarks/compare.py sets two records side by side.
 """
 
 from __future__ import annotations
@@ -44,6 +56,7 @@ from twolayer import d
 from twolayer.numerics import random
 
 ROOT = Path(__file__).parent.parent
+HISTORY = Path(__file__).parent / "history"
 DIM = 10_000
 SIZES = ((1, 1), (4, 1), (8, 2))
 PROJECTED = tl.SGD(0.01 / d, geometry="projected")
@@ -62,7 +75,9 @@ def processor() -> float:
 
 
 def peak() -> float:
-    """The peak of memory of this process, in MB. (On Linux `getrusage` begins with that of the process before it.)"""
+    """The peak of memory of this process, in MB. (On Linux `getrusage` begins with that
+    of the process before it.)
+    """
     with (
         contextlib.suppress(OSError),
         open("/proc/self/status", encoding="utf-8") as file,
@@ -102,7 +117,9 @@ def chain_rate(
     dim: int = DIM,
     least: float = 0.2,
 ) -> float:
-    """Chain-steps per second through `solve`: long runs minus short ones would hide what is paid once; these do not."""
+    """Chain-steps per second through `solve`: long runs minus short ones would hide
+    what is paid once; these do not.
+    """
     problem, algorithm = he2(p, k), PROJECTED.replace(batch=batch)
     start = tl.Overlaps.random(problem, dim)
 
@@ -174,22 +191,63 @@ GIANT = tl.SGD(0.05 / d, batch=4 * d, geometry="projected")
 ONLINE = tl.SGD(0.05 / d, geometry="projected")
 REUSED = tl.SGD(0.05, batch=2 * d, dataset=2 * d)
 JOBS: dict[str, tuple[tl.Problem, tl.SGD, Any, dict[str, Any], Callable[[], float]]] = {
-    "Chain": (he2(2), ONLINE, tl.Chain(1000), {"steps": 20_000, "seeds": 64},
-              lambda: 64 * 20_000 * plain.online(1000, 2, steps=1000)),
-    "Vectors": (he2(2), ONLINE, tl.Vectors(1000), {"steps": 2_000, "seeds": 16},
-                lambda: 16 * 2_000 * plain.online(1000, 2, steps=1000)),
-    "ODE": (he2(4, 2), tl.SGD(0.05 / d), tl.ODE(), {"time": 5},
-            lambda: plain.ode(*start_of(he2(4, 2)), 0.05, 0.0, 5.0)[0]),
-    "SDE": (he2(2), ONLINE, tl.SDE(1000), {"time": 1, "seeds": 64},
-            lambda: 64 * 40_000 * plain.online(1000, 2, steps=1000)),
-    "Map": (he2(2), GIANT, tl.Map(1000), {"steps": 50}, lambda: 50 * plain.online(1000, 2, batch=4000, steps=5)),
-    "GiantSteps": (he2(2), LARGE, tl.GiantSteps(), {"steps": 20},
-                   lambda: 20 * plain.online(2000, 2, batch=8000, steps=3)),
-    "DMFT": (tl.Problem("tanh(z1)", "tanh", width=1, noise=0.1), REUSED, tl.DMFT(), {"steps": 6},
-             lambda: 6 * plain.online(2000, 1, batch=1, steps=3, dataset=4000)),
-    "MeanField": (he2(500, 2), tl.SGD(0.05 / d), tl.MeanField(), {"time": 1},
-                  lambda: plain.particles(500, 2, 1.0)),
-}  # fmt: skip
+    "Chain": (
+        he2(2),
+        ONLINE,
+        tl.Chain(1000),
+        {"steps": 20_000, "seeds": 64},
+        lambda: 64 * 20_000 * plain.online(1000, 2, steps=1000),
+    ),
+    "Vectors": (
+        he2(2),
+        ONLINE,
+        tl.Vectors(1000),
+        {"steps": 2_000, "seeds": 16},
+        lambda: 16 * 2_000 * plain.online(1000, 2, steps=1000),
+    ),
+    "ODE": (
+        he2(4, 2),
+        tl.SGD(0.05 / d),
+        tl.ODE(),
+        {"time": 5},
+        lambda: plain.ode(*start_of(he2(4, 2)), 0.05, 0.0, 5.0)[0],
+    ),
+    "SDE": (
+        he2(2),
+        ONLINE,
+        tl.SDE(1000),
+        {"time": 1, "seeds": 64},
+        lambda: 64 * 40_000 * plain.online(1000, 2, steps=1000),
+    ),
+    "Map": (
+        he2(2),
+        GIANT,
+        tl.Map(1000),
+        {"steps": 50},
+        lambda: 50 * plain.online(1000, 2, batch=4000, steps=5),
+    ),
+    "GiantSteps": (
+        he2(2),
+        LARGE,
+        tl.GiantSteps(),
+        {"steps": 20},
+        lambda: 20 * plain.online(2000, 2, batch=8000, steps=3),
+    ),
+    "DMFT": (
+        tl.Problem("tanh(z1)", "tanh", width=1, noise=0.1),
+        REUSED,
+        tl.DMFT(),
+        {"steps": 6},
+        lambda: 6 * plain.online(2000, 1, batch=1, steps=3, dataset=4000),
+    ),
+    "MeanField": (
+        he2(500, 2),
+        tl.SGD(0.05 / d),
+        tl.MeanField(),
+        {"time": 1},
+        lambda: plain.particles(500, 2, 1.0),
+    ),
+}
 
 
 def start_of(problem: tl.Problem) -> tuple[np.ndarray, np.ndarray]:
@@ -198,7 +256,9 @@ def start_of(problem: tl.Problem) -> tuple[np.ndarray, np.ndarray]:
 
 
 def child(name: str) -> None:
-    """One method in a process of its own: seconds of both calls, peak memory in MB, and the plain job."""
+    """One method in a process of its own: seconds of both calls, peak memory in MB, and
+    the plain job.
+    """
     warnings.simplefilter("ignore")
     problem, algorithm, method, options, other = JOBS[name]
     start = tl.Overlaps.random(problem, 1000, seed=1)
@@ -214,7 +274,9 @@ def child(name: str) -> None:
 
 
 def methods() -> list[dict[str, Any]]:
-    """First and later calls of each method, alone in a process; plain NumPy or SciPy beside it."""
+    """First and later calls of each method, alone in a process; plain NumPy or SciPy
+    beside it.
+    """
     out = []
     for name in JOBS:
         with tempfile.TemporaryDirectory() as cache:
@@ -240,10 +302,17 @@ def methods() -> list[dict[str, Any]]:
                 )
                 found.append(json.loads(done.stdout.splitlines()[-1]))
         (first, second, most, other), (again, *_) = found
-        out.append({
-            "method": name, "first s": first, "second s": second, "second process s": again, "peak MB": most,
-            "plain s": other, "plain/second": other / second,
-        })  # fmt: skip
+        out.append(
+            {
+                "method": name,
+                "first s": first,
+                "second s": second,
+                "second process s": again,
+                "peak MB": most,
+                "plain s": other,
+                "plain/second": other / second,
+            }
+        )
         print(f"  {name}: {first:.2f} s, then {second:.3f} s", flush=True)
     for words in ("import twolayer", "import twolayer as tl; tl.solve", "import jax"):
         # the second process, which finds everything in the cache of the file system
@@ -265,14 +334,52 @@ def methods() -> list[dict[str, Any]]:
     return out
 
 
+def witness() -> list[dict[str, Any]]:
+    """What the witness of averages costs: first and second call of methods in
+    processes of their own that keep no compiled code, with it and without.
+    """
+    out = []
+    for name in ("ODE", "SDE", "Map", "GiantSteps", "MeanField"):
+        row: dict[str, Any] = {"method": name}
+        for word in ("off", "on"):
+            found = []
+            for _ in range(3):
+                done = subprocess.run(
+                    [
+                        sys.executable,
+                        __file__,
+                        "--child",
+                        name,
+                        *(["--processor"] if clock != "clock" else []),
+                    ],
+                    check=True,
+                    capture_output=True,
+                    text=True,
+                    env={
+                        **os.environ,
+                        "TWOLAYER_CACHE": "off",
+                        "TWOLAYER_WITNESS": word,
+                    },
+                )
+                found.append(json.loads(done.stdout.splitlines()[-1])[:2])
+            first, second = map(min, zip(*found, strict=True))
+            row |= {f"first s, {word}": first, f"second s, {word}": second}
+        row["first on/off"] = row["first s, on"] / row["first s, off"]
+        out.append(row)
+        print(f"  {name}: {row['first on/off']:.3f}", flush=True)
+    table("The witness of averages", list(out[0]), [[*r.values()] for r in out])
+    return out
+
+
 FIRST = """
 import json, time
 clock = [time.perf_counter()]
+import numpy as np
 import twolayer as tl
 clock.append(time.perf_counter())
 problem = tl.Problem(target="He2(z1)", activation="He2", width=4, noise=0.1)
 algorithm = tl.SGD(lr="0.2/d", geometry="projected")
-start = tl.Overlaps(Q=[[float(i == j) for j in range(4)] for i in range(4)], M=[[0.1]] * 4)
+start = tl.Overlaps(Q=np.eye(4), M=[[0.1]] * 4)
 clock.append(time.perf_counter())
 for _ in range(2):
     tl.solve(problem, algorithm, tl.ODE(), start, time=2)
@@ -289,7 +396,9 @@ README = (
 
 
 def first() -> list[dict[str, Any]]:
-    """What processes take until their first answer, by the clock, with a cache that is empty before the first."""
+    """What processes take until their first answer, by the clock, with a cache that is
+    empty before the first.
+    """
     env = {
         name: value
         for name, value in os.environ.items()
@@ -363,14 +472,30 @@ def general() -> list[dict[str, Any]]:
         tl.Problem(tl.Teacher("erf", 2), "erf"), 100_000, dim=50, seed=1
     )
     runs: dict[str, tuple[Any, ...]] = {
-        "ODE, tanh, p = 3, tanh(z1*z2), t = 5": (tanh, tl.SGD(0.5 / d), tl.ODE(), None, {"time": 5}),
-        "ODE, erf, p = 64, k = 4, t = 100": (wide, tl.SGD(0.5 / d), tl.ODE(), None, {"time": 100}),
+        "ODE, tanh, p = 3, tanh(z1*z2), t = 5": (
+            tanh,
+            tl.SGD(0.5 / d),
+            tl.ODE(),
+            None,
+            {"time": 5},
+        ),
+        "ODE, erf, p = 64, k = 4, t = 100": (
+            wide,
+            tl.SGD(0.5 / d),
+            tl.ODE(),
+            None,
+            {"time": 100},
+        ),
         "DMFT, relu, p = 2, 6 steps": (*AUTHORS, tl.DMFT(), None, {"steps": 6}),
         "DMFT, relu, p = 2, 100 steps": (*AUTHORS, tl.DMFT(), None, {"steps": 100}),
         "MeanField, erf, k = 2, 10⁵ particles, t = 10": (
-            tl.Problem(tl.Teacher("erf", 2), "erf"), tl.SGD(1 / d), tl.MeanField(), cloud, {"time": 10.0},
+            tl.Problem(tl.Teacher("erf", 2), "erf"),
+            tl.SGD(1 / d),
+            tl.MeanField(),
+            cloud,
+            {"time": 10.0},
         ),
-    }  # fmt: skip
+    }
     out = []
     for name, (problem, algorithm, method, start, options) in runs.items():
         begin = start or tl.Overlaps.random(problem, 1000, seed=1)
@@ -408,16 +533,19 @@ def growth() -> list[dict[str, Any]]:
     def vectors(dim: int) -> float:
         problem, start = he2(2), tl.Overlaps.random(he2(2), dim)
         steps = max(20, 2_000_000 // dim)
-        job = lambda: tl.solve(
-            problem,
-            PROJECTED,
-            tl.Vectors(dim),
-            start,
-            steps=steps,
-            save=1,
-            seeds=4,
-            progress=False,
-        )  # noqa: E731
+
+        def job() -> None:
+            tl.solve(
+                problem,
+                PROJECTED,
+                tl.Vectors(dim),
+                start,
+                steps=steps,
+                save=1,
+                seeds=4,
+                progress=False,
+            )
+
         return seconds(job, 2) / steps / 4
 
     def run(
@@ -573,7 +701,9 @@ def precision() -> list[dict[str, Any]]:
 
 
 def run_precision() -> list[dict[str, Any]]:
-    """Error against cost of whole runs: the risk of an ODE with sampled averages, the overlaps of DMFT."""
+    """Error against cost of whole runs: the risk of an ODE with sampled averages, the
+    overlaps of DMFT.
+    """
     tanh, out = tl.Problem("tanh(z1*z2)", "tanh", width=3), []
     knobs = [
         (
@@ -684,7 +814,9 @@ def generator_rate(seeds: int, dim: int) -> float:
 
 
 def vectors_on_device(large: bool) -> list[dict[str, Any]]:
-    """Inputs per second of `Vectors`: of steps alone, from runs of two lengths, and of a whole run."""
+    """Inputs per second of `Vectors`: of steps alone, from runs of two lengths, and of
+    a whole run.
+    """
     generator = generator_rate(1024, DIM) if large else generator_rate(16, DIM)
     out = []
     for p, dim, batch, seeds in (
@@ -770,6 +902,7 @@ def blocks() -> list[dict[str, Any]]:
 TABLES = {
     "rates": rates,
     "first": first,
+    "witness": witness,
     "methods": methods,
     "growth": growth,
     "general": general,
@@ -777,6 +910,16 @@ TABLES = {
     "device": device,
     "blocks": blocks,
 }
+
+
+def commit() -> str:
+    """The commit that is measured; with a plus where files were changed since."""
+    asked = ["git", "describe", "--always", "--dirty=+", "--abbrev=10"]
+    try:
+        done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True)
+    except OSError:  # no git: an archive of the sources
+        return "unknown"
+    return done.stdout.strip() or "unknown"
 
 
 def main() -> None:
@@ -790,6 +933,9 @@ def main() -> None:
     )
     parser.add_argument("--json", help="file for the numbers")
     parser.add_argument(
+        "--record", action="store_true", help="keep the numbers in benchmarks/history"
+    )
+    parser.add_argument(
         "--processor", action="store_true", help="processor time instead of the clock"
     )
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -802,19 +948,27 @@ def main() -> None:
     warnings.simplefilter("ignore")
     began = time.perf_counter()
     found: dict[str, Any] = {
+        "date": time.strftime("%Y-%m-%d"),
+        "commit": commit(),
         "machine": platform.machine(),
         "cores": os.cpu_count(),
         "device": jax.devices()[0].device_kind,
+        "python": platform.python_version(),
         "jax": jax.__version__,
         "seconds": clock,
+        "load": round(os.getloadavg()[0], 1),  # before anything is measured
     }
+    targets = [Path(given.json)] if given.json else []
+    if given.record:
+        HISTORY.mkdir(exist_ok=True)
+        targets.append(HISTORY / f"{found['date']}-{found['commit']}.json")
     for name in given.table:
         found[name] = TABLES[name]()
-        if given.json:
-            with open(given.json, "w", encoding="utf-8") as file:
-                json.dump(found, file, indent=1)
+        for path in targets:
+            path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(
-        f"\n{time.perf_counter() - began:.0f} s in all, load average {os.getloadavg()[0]:.1f}"
+        f"\n{time.perf_counter() - began:.0f} s in all, load average"
+        f" {os.getloadavg()[0]:.1f}"
     )
 
 

@@ -1,4 +1,5 @@
-"""What a sweep costs beyond its runs: overhead per cell, scaling from one to two workers, a grid of 10⁴ cells.
+"""What a sweep costs beyond its runs: overhead per cell, scaling from one to two
+workers, a grid of 10⁴ cells.
 
 uv run python benchmarks/sweeps.py [overhead] [scaling] [grid]
 """
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import twolayer as tl
-from twolayer.sweeps.reporting import SweepLines
 
 PROBLEM = tl.Problem("He2(z1)", "He2", noise=0.1)
 ALGORITHM = tl.SGD(lr="0.1/d", geometry="projected")
@@ -76,14 +76,15 @@ def grid(folder: Path) -> None:
         steps=200,
         seeds=4,
         executor="processes:2",
-        progress=SweepLines(every=20),
+        progress=True,
     )
     peak = [
         resource.getrusage(who).ru_maxrss / 1024
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     ]
     print(
-        f"10000 cells, 40000 runs: {seconds:.0f} s; peak {peak[0]:.0f} MiB here, {peak[1]:.0f} MiB in a worker"
+        f"10000 cells, 40000 runs: {seconds:.0f} s; peak {peak[0]:.0f} MiB here,"
+        f" {peak[1]:.0f} MiB in a worker"
     )
     began = time.perf_counter()
     tl.load_sweep(folder / "grid.zarr")

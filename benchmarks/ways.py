@@ -1,6 +1,8 @@
-"""How many files a reader passes on five ways through the house, from what is typed to the equation.
+"""How many files a reader passes on five ways through the house, from what is typed to
+the equation.
 
-    way = distinct files of the package on the call stack:  at the equation itself,  and where the most are open at once
+    way = distinct files of the package on the call stack:  at the equation itself,
+        and where the most are open at once
 
 uv run python benchmarks/ways.py [chain] [ode] [dmft] [phase-diagram] [sweep]
 """
@@ -27,7 +29,9 @@ START = tl.Overlaps([[1.0]], [[0.5]])
 
 
 class Ways:
-    """Stacks seen while something runs: the deepest one, and the shortest at a call of the equation."""
+    """Stacks seen while something runs: the deepest one, and the shortest at a call of
+    the equation.
+    """
 
     def __init__(self, equation: tuple[str, str]) -> None:
         self.equation = equation
@@ -82,7 +86,9 @@ def phase_diagram() -> None:
 
 
 def sweep() -> None:
-    """On Dask `sweeps/batch.py` runs elsewhere; here in the same process, so that one stack shows the whole way."""
+    """On Dask `sweeps/batch.py` runs elsewhere; here in the same process, so that one
+    stack shows the whole way.
+    """
     tl.sweep(
         PROBLEM,
         PLAIN,

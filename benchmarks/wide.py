@@ -1,8 +1,10 @@
-"""Costs of wide networks: the ODE of 64 erf neurons, mean fields of up to 10⁵ particles, descents of 10⁷ steps.
+"""Costs of wide networks: the ODE of 64 erf neurons, mean fields of up to 10⁵
+particles, descents of 10⁷ steps.
 
-python benchmarks/wide.py ode            p = 64, k = 4, with the peak of memory
-python benchmarks/wide.py particles      seconds of a whole run against the number of particles
-python benchmarks/wide.py descent        10⁷ steps of n rectifiers on the population loss
+python benchmarks/wide.py ode            p = 64, k = 4, with the peak of memory python
+benchmarks/wide.py particles      seconds of a whole run against the number of particles
+python benchmarks/wide.py descent        10⁷ steps of n rectifiers on the population
+loss
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ def ode_table() -> None:
     tl.solve(problem, tl.SGD(0.5 / d), tl.ODE(), start, time=100)
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     print(
-        f"erf, p = 64, k = 4, to t = 100: {seconds:.0f} s, {cpu:.0f} s of CPU, peak {peak():.2f} GB"
+        f"erf, p = 64, k = 4, to t = 100: {seconds:.0f} s, {cpu:.0f} s of CPU, peak"
+        f" {peak():.2f} GB"
     )
 
 
@@ -58,8 +61,8 @@ def particle_table() -> None:
                 seconds.append((time.perf_counter() - began, time.process_time() - cpu))
             (first, _), (again, cpu) = seconds
             print(
-                f"{name}: {count:>6} particles, first {first:6.1f} s, again {again:7.2f} s ({cpu:.2f} s of CPU), "
-                f"peak {peak():.2f} GB",
+                f"{name}: {count:>6} particles, first {first:6.1f} s, again"
+                f" {again:7.2f} s ({cpu:.2f} s of CPU), peak {peak():.2f} GB",
                 flush=True,
             )
 
@@ -74,7 +77,8 @@ def descent_table() -> None:
         )
         seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
         print(
-            f"10⁷ steps, n = {n:>2}: {seconds:.0f} s, {cpu:.0f} s of CPU, with compilation",
+            f"10⁷ steps, n = {n:>2}: {seconds:.0f} s, {cpu:.0f} s of CPU, with"
+            " compilation",
             flush=True,
         )
 
