@@ -1,1 +1,3 @@
-"""What is learnt, and with what: expressions, activations, targets and their Hermite structure."""
+"""What is learnt, and with what: expressions, activations, targets and their Hermite
+structure.
+"""

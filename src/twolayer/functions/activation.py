@@ -14,15 +14,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from twolayer.functions.expression import parse
+from twolayer.functions.expression import Expression, parse
 from twolayer.functions.hermite import hermite_coefficients
 from twolayer.functions.integrable import difference, square_integrable
 from twolayer.functions.kinks import derivative, find_kinks
+from twolayer.functions.poles import reject_pole
 from twolayer.functions.syntax import FUNCTIONS, LEAK
 from twolayer.numerics.arguments import ArrayFunction
 from twolayer.numerics.errors import (
     InputError,
     closest,
+    cut,
     expect,
     failed,
     finite_numbers,
@@ -51,7 +53,8 @@ class Activation:
     Parameters
     ----------
     name : str
-        What is printed and saved; text that `Activation.of` reads back unless the function is a callable.
+        What is printed and saved; text that `Activation.of` reads back unless the
+        function is a callable.
     function : callable
         Elementwise, of JAX; named and typed ones take arrays of NumPy as they are.
     kinks : tuple of float
@@ -59,12 +62,15 @@ class Activation:
     polynomial : tuple of float, optional
         Coefficients of 1, z, z², … when σ is a polynomial.
     portable : bool
-        Whether the name brings the function back in another process, as text from a file has to.
+        Whether the name brings the function back in another process, as text from a
+        file has to.
     family : tuple, optional
-        Name and numbers of the family of closed averages that σ belongs to (gaussian/closed_forms.py): ``("erf",)``,
-        ``("rectifier", left, right)`` with the slopes on both sides of 0, ``("polynomial", *coefficients)``.
+        Name and numbers of the family of closed averages that σ belongs to
+        (gaussian/closed_forms.py): ``("erf",)``, ``("rectifier", left, right)`` with
+        the slopes on both sides of 0, ``("polynomial", *coefficients)``.
     key : tuple, optional
-        Identity for equality and caching; by default the function and what is said of it.
+        Identity for equality and caching; by default the function and what is said of
+        it.
 
     Examples
     --------
@@ -85,7 +91,9 @@ class Activation:
     family: tuple[Any, ...] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not self.key:  # made by hand: the name alone would not tell two functions apart, nor bring one back
+        # made by hand: the name alone would not tell two functions apart, nor bring one
+        # back
+        if not self.key:
             object.__setattr__(
                 self, "key", ("given", self.function, self.kinks, self.polynomial)
             )
@@ -120,12 +128,16 @@ class Activation:
 
     @cached_property
     def bounded_growth(self) -> bool:
-        """Whether |σ| grows no faster than linearly, so that batches have light-tailed gradients."""
+        """Whether |σ| grows no faster than linearly, so that batches have light-tailed
+        gradients.
+        """
         return self.polynomial is None or len(self.polynomial) <= 2
 
     @property
     def registered(self) -> bool:
-        """Whether the name stands for a function of the user's, which may be another one tomorrow."""
+        """Whether the name stands for a function of the user's, which may be another
+        one tomorrow.
+        """
         return self.key[:1] == ("registered",)
 
     @classmethod
@@ -137,7 +149,8 @@ class Activation:
         Parameters
         ----------
         source : str or callable or Activation
-            ``"relu"``, ``"He3"``, ``"tanh(z + 0.7)"``, or an elementwise function of JAX.
+            ``"relu"``, ``"He3"``, ``"tanh(z + 0.7)"``, or an elementwise function of
+            JAX.
         kinks : sequence of float, optional
             Where σ or σ' jumps; found numerically when not given.
 
@@ -149,7 +162,7 @@ class Activation:
         """
         if isinstance(source, Activation):
             return source
-        kinks = None if kinks is None else tuple(float(k) for k in kinks)
+        kinks = None if kinks is None else finite_numbers("kinks", kinks)
         if isinstance(source, str):
             name = source.strip()
             if name not in _REGISTRY:
@@ -184,12 +197,14 @@ def _checked(
     key: tuple[Hashable, ...],
     portable: bool,
     family: tuple[Any, ...] | None = None,
-    smooth: bool = False,
+    expression: Expression | None = None,
 ) -> Activation:
-    """Probe the function (elementwise? finite?), find its kinks, and whether it is a rectifier.
+    """Probe the function (elementwise? finite?), find its kinks, and whether it is a
+    rectifier; an expression tells where its poles are.
 
     Smooth formulas are probed without JAX: differences tell how large their slopes are.
     """
+    smooth = expression is not None and expression.smooth
     probe = np.linspace(-6.0, 6.0, 241) + 0.00123
     slope = difference(function) if smooth else derivative(function)
 
@@ -206,19 +221,25 @@ def _checked(
         ) from error
     if values.shape != probe.shape:
         raise InputError(
-            f"Argument `activation` must be elementwise, but {name} maps shape {probe.shape} to {values.shape}."
+            f"Argument `activation` must be elementwise, but {name} maps shape"
+            f" {probe.shape} to {values.shape}."
         )
     bad = ~(np.isfinite(values) & np.isfinite(slopes))
     if bad.any():
         raise InputError(
-            f"Argument `activation` must be finite on the real line, but {name} or its slope is not at "
-            f"z = {float(probe[np.argmax(bad)]):.3g}."
+            f"Argument `activation` must be finite on the real line, but {name} or its"
+            f" slope is not at z = {float(probe[np.argmax(bad)]):.3g}."
         )
+    accepted = "Argument `activation` must have a finite E[σ² σ'²]"
+    if expression is not None and polynomial is None:
+        reject_pole(expression, accepted, steep=True)
     if polynomial is None and not square_integrable(
-        lambda z: host(function, z[:, 0]) * host(slope, z[:, 0]), 1, poles=not smooth
+        lambda z: host(function, z[:, 0]) * host(slope, z[:, 0]),
+        1,
+        poles=expression is None,
     ):
         raise InputError(
-            f"Argument `activation` must have a finite E[σ² σ'²], but {name} has a pole or grows too fast for it."
+            f"{accepted}, but {cut(name)} has a pole or grows too fast for it."
         )
     if kinks is None:
         kinks = () if smooth else find_kinks(function)[0]
@@ -231,7 +252,9 @@ def _checked(
 
 
 def _rectifier(z: np.ndarray, values: np.ndarray) -> tuple[Any, ...] | None:
-    """The family of a function that is proportional to z on either side of 0, as |z| is."""
+    """The family of a function that is proportional to z on either side of 0, as |z|
+    is.
+    """
     slopes = [values[side][0] / z[side][0] for side in (z < 0, z > 0)]
     return (
         ("rectifier", *map(float, slopes))
@@ -244,8 +267,10 @@ def _from_text(text: str, kinks: Sequence[float] | None) -> Activation:
     if re.fullmatch(r"[A-Za-z_]\w*", text) and text != "z":
         if not HERMITE.fullmatch(text):
             raise InputError(
-                f"Argument `activation`: unknown activation {short(text)}{closest(text, _REGISTRY)}; named ones are "
-                f"{', '.join(_REGISTRY)}, or write a formula in z such as 'tanh(z + 0.7)'."
+                "Argument `activation`: unknown activation"
+                f" {short(text)}{closest(text, _REGISTRY)}; named ones are"
+                f" {', '.join(_REGISTRY)}, or write a formula in z such as 'tanh(z +"
+                " 0.7)'."
             )
         expression, name = parse(f"{text}(z)", "z", "activation"), text
     else:
@@ -269,7 +294,7 @@ def _from_text(text: str, kinks: Sequence[float] | None) -> Activation:
         coefficients,
         key,
         True,
-        smooth=expression.smooth,
+        expression=expression,
     )
 
 
@@ -278,18 +303,21 @@ def register_activation(
     kinks: Sequence[float] | None = None,
     family: tuple[Any, ...] | None = None,
 ) -> Callable[[ArrayFunction], ArrayFunction]:
-    """Decorator: make an elementwise JAX function available by name, in Python, files and flags.
+    """Decorator: make an elementwise JAX function available by name, in Python, files
+    and flags.
 
     A name that was registered before stands for the new function from then on.
 
     Parameters
     ----------
     name : str
-        An identifier, used as ``Problem(target, "name")``, in files and in flags; not one of the package's own.
+        An identifier, used as ``Problem(target, "name")``, in files and in flags; not
+        one of the package's own.
     kinks : sequence of float, optional
         Where σ or σ' jumps; found numerically when not given.
     family : tuple, optional
-        Name and numbers of a family of closed averages (`twolayer.gaussian.closed_forms.register_family`).
+        Name and numbers of a family of closed averages
+        (`twolayer.gaussian.closed_forms.register_family`).
 
     Examples
     --------
@@ -304,7 +332,8 @@ def register_activation(
         reject(
             "name",
             name,
-            "another name: this one means a function of the package, and files rely on it",
+            "another name: this one means a function of the package, and files rely"
+            " on it",
         )
     given = None if kinks is None else finite_numbers("kinks", kinks)
     if family is not None:

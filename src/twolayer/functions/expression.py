@@ -1,4 +1,5 @@
-"""Formulas typed by users: text → checked syntax tree → JAX function, polynomial, LaTeX.
+"""Formulas typed by users: text → checked syntax tree → JAX function, polynomial,
+LaTeX.
 
     sum     := product (("+" | "-") product)*
     product := signed (("*" | "/") signed)*
@@ -6,8 +7,8 @@
     power   := atom ("**" signed)?              the exponent is a number
     atom    := number | name | name "(" sum ")" | "(" sum ")"
 
-The grammar is the whole language: there is no attribute, index, lambda or call of anything that is not in
-`FUNCTIONS`, and nothing is ever handed to Python's `eval`.
+The grammar is the whole language: there is no attribute, index, lambda or call of
+anything that is not in `FUNCTIONS`, and nothing is ever handed to Python's `eval`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.functions.hermite import hermite_he, monomials_of_he
+from twolayer.functions.expansion import Polynomial, constant, expand
+from twolayer.functions.hermite import hermite_he
 from twolayer.functions.syntax import (
     FUNCTIONS,
     MAX_HERMITE,
@@ -35,29 +37,30 @@ from twolayer.functions.syntax import (
     walk,
 )
 from twolayer.functions.typeset import to_latex, to_text
-from twolayer.numerics.errors import InputError, closest
+from twolayer.numerics.errors import InputError, closest, cut, short
 
-__all__ = ["Expression", "constant", "parse"]
+__all__ = ["Expression", "constant", "parse", "written_number"]
 
 MAX_LENGTH = 2000
 MAX_TOKENS = 400
 MAX_DEPTH = 40
 MAX_EXPONENT = 64
 MAX_VARIABLE = 64
-MAX_TERMS = 4000
 
-Polynomial = dict[tuple[int, ...], float]
-
-
+# the digits of other scripts, which \d would take, are none here
+_NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_NAME = "[A-Za-z_][A-Za-z0-9_]*"
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)|(?P<op>\*\*|[-+*/()]))"
+    rf"\s*(?:(?P<number>{_NUMBER})|(?P<name>{_NAME})|(?P<op>\*\*|[-+*/()]))"
 )
 
 
 class _Parser:
     """Recursive descent over the token list, with the depth counted explicitly."""
 
-    def __init__(self, text: str, argument: str, allowed: str) -> None:
+    def __init__(
+        self, text: str, argument: str, allowed: str | tuple[str, ...]
+    ) -> None:
         self.text, self.argument, self.allowed = text, argument, allowed
         self.at = 0
         self.depth = 0
@@ -67,8 +70,10 @@ class _Parser:
             raise self.fail(f"it has more than {MAX_TOKENS} symbols")
 
     def fail(self, why: str, position: int | None = None) -> InputError:
-        """The error, with the place in the text: that of the symbol taken last, unless it is given."""
-        shown = self.text if len(self.text) <= 60 else self.text[:59] + "…"
+        """The error, with the place in the text: that of the symbol taken last, unless
+        it is given.
+        """
+        shown = cut(self.text, 60)
         error = InputError(
             f"Argument `{self.argument}`: cannot read the expression {shown!r}: {why}."
         )
@@ -111,7 +116,7 @@ class _Parser:
         node = self.sum()
         if self.at < len(self.tokens):
             raise self.fail(
-                f"unexpected {self.tokens[self.at][1]!r}", self.places[self.at]
+                f"unexpected {short(self.tokens[self.at][1], 40)}", self.places[self.at]
             )
         for part in walk(node):
             value = constant(part)
@@ -173,13 +178,13 @@ class _Parser:
         kind, value = self.take()
         if kind == "number":
             if not math.isfinite(float(value)):
-                raise self.fail(f"the number {value} is too large")
+                raise self.fail(f"the number {short(value, 40)} is too large")
             return Number(float(value))
         if value == "(":
             return self.closing()
         if kind == "name":
             return self.call(value) if self.peek() == "(" else self.variable(value)
-        raise self.fail(f"unexpected {value!r}")
+        raise self.fail(f"unexpected {short(value, 40)}")
 
     def closing(self) -> Node:
         node = self.sum()
@@ -191,7 +196,7 @@ class _Parser:
         if name not in FUNCTIONS and hermite_order(name) is None:
             known = [*FUNCTIONS, *(f"He{n}" for n in range(1, MAX_HERMITE + 1))]
             raise self.fail(
-                f"unknown function {name!r}{closest(name, known)}; known are "
+                f"unknown function {short(name, 40)}{closest(name, known)}; known are "
                 f"{', '.join(FUNCTIONS)}, He1…He{MAX_HERMITE} and h1…h{MAX_HERMITE}"
             )
         self.take()
@@ -201,101 +206,18 @@ class _Parser:
         if name == "pi":
             return Number(math.pi)
         if self.allowed == "z1":
-            match = re.fullmatch(r"z([1-9]\d?)", name)
+            match = re.fullmatch(r"z([1-9][0-9]?)", name)
             if match and int(match[1]) <= MAX_VARIABLE:
                 return Variable(name)
-        elif name == self.allowed:
-            return Variable(name)
-        names = f"z1, z2, … z{MAX_VARIABLE}" if self.allowed == "z1" else self.allowed
-        raise self.fail(f"unknown name {name!r}; the variables here are {names}")
-
-
-def constant(node: Node) -> float | None:
-    """The value of a subtree without variables, or None."""
-    try:
-        poly = _polynomial(node, {})
-    except (ArithmeticError, ValueError):
-        return math.nan
-    return None if poly is None else poly.get((), 0.0)
-
-
-def _multiply(left: Polynomial, right: Polynomial) -> Polynomial:
-    out: Polynomial = {}
-    for a, x in left.items():
-        for b, y in right.items():
-            key = tuple(i + j for i, j in zip(a, b, strict=True))
-            out[key] = out.get(key, 0.0) + x * y
-    return out
-
-
-def _polynomial(node: Node, index: Mapping[str, int]) -> Polynomial | None:
-    """Expand in monomials of the indexed variables; None when the tree is not a (small) polynomial."""
-    zero = (0,) * len(index)
-    match node:
-        case Number(value):
-            return {zero: value}
-        case Variable(name):
-            if name not in index:
-                return None
-            return {tuple(int(i == index[name]) for i in range(len(index))): 1.0}
-        case Negative(operand):
-            inner = _polynomial(operand, index)
-            return None if inner is None else {k: -c for k, c in inner.items()}
-        case Power(base, exponent):
-            inner = _polynomial(base, index)
-            if inner is None:
-                return None
-            if len(inner) == 1 and zero in inner:
-                value = float(inner[zero]) ** exponent
-                return {zero: value if isinstance(value, float) else math.nan}
-            if exponent != int(exponent) or exponent < 0:
-                return None
-            out: Polynomial = {zero: 1.0}
-            for _ in range(int(exponent)):
-                out = _multiply(out, inner)
-                if len(out) > MAX_TERMS:
-                    return None
-            return out
-        case Call(name, argument):
-            order, inner = hermite_order(name), _polynomial(argument, index)
-            if inner is None:
-                return None
-            if order is None:
-                is_number = not any(any(k) for k in inner)
-                return (
-                    {zero: FUNCTIONS[name].number(inner.get(zero, 0.0))}
-                    if is_number
-                    else None
-                )
-            out, power = {}, {zero: 1.0}
-            scale = math.sqrt(math.factorial(order[1])) if order[0] == "h" else 1.0
-            for c in monomials_of_he(order[1]):
-                for k, x in power.items():
-                    out[k] = out.get(k, 0.0) + c / scale * x
-                power = _multiply(power, inner)
-                if len(power) > MAX_TERMS:
-                    return None
-            return out
-        case Binary(op, left, right):
-            first, second = _polynomial(left, index), _polynomial(right, index)
-            if first is None or second is None:
-                return None
-            if op == "*":
-                return (
-                    _multiply(first, second)
-                    if len(first) * len(second) <= MAX_TERMS**2
-                    else None
-                )
-            if op == "/":
-                if any(any(k) for k in second):
-                    return None
-                return {k: c / second.get(zero, 0.0) for k, c in first.items()}
-            sign = 1.0 if op == "+" else -1.0
-            return {
-                k: first.get(k, 0.0) + sign * second.get(k, 0.0)
-                for k in {**first, **second}
-            }
-    raise AssertionError(node)
+            names = f"z1, z2, … z{MAX_VARIABLE}"
+        else:
+            known = (self.allowed,) if isinstance(self.allowed, str) else self.allowed
+            if name in known:
+                return Variable(name)
+            names = ", ".join(known)
+        raise self.fail(
+            f"unknown name {short(name, 40)}; the variables here are {names}"
+        )
 
 
 def _evaluate(node: Node, values: Mapping[str, Any]) -> Any:
@@ -340,11 +262,13 @@ class Expression:
     def variables(self) -> tuple[str, ...]:
         """Names that occur, in natural order."""
         names = {node.name for node in walk(self.tree) if isinstance(node, Variable)}
-        return tuple(sorted(names, key=lambda name: int(name[1:] or 0)))
+        return tuple(sorted(names, key=lambda name: (len(name), name)))
 
     @property
     def finite(self) -> bool:
-        """Whether nothing occurs that is infinite anywhere: divisions, negative powers, logarithms."""
+        """Whether nothing occurs that is infinite anywhere: divisions, negative powers,
+        logarithms.
+        """
         nodes = list(walk(self.tree))
         poles = any(
             isinstance(n, Binary) and n.op == "/" and constant(n.right) is None
@@ -375,19 +299,15 @@ class Expression:
         )
 
     def polynomial(self, names: tuple[str, ...]) -> Polynomial | None:
-        """Coefficients by exponent tuple, or None when the formula is not a polynomial of these names."""
-        try:
-            expanded = _polynomial(self.tree, {name: i for i, name in enumerate(names)})
-        except (ArithmeticError, ValueError):
-            return None
-        return (
-            None
-            if expanded is None
-            else {k: c for k, c in expanded.items() if c != 0.0}
-        )
+        """Coefficients by exponent tuple, or None when the formula is not a polynomial
+        of these names.
+        """
+        return expand(self.tree, names)
 
     def __call__(self, **values: Any) -> Any:
-        """Evaluate with arrays of NumPy or JAX (or numbers) for the variables; poles give infinity in silence."""
+        """Evaluate with arrays of NumPy or JAX (or numbers) for the variables; poles
+        give infinity in silence.
+        """
         with np.errstate(all="ignore"):
             return _evaluate(self.tree, values)
 
@@ -400,17 +320,36 @@ class Expression:
         return to_latex(self.tree)
 
 
-def parse(text: str, variable: str = "z1", argument: str = "target") -> Expression:
-    """Parse a formula in z1, z2, … (``variable="z1"``), or in one variable of another name; errors name the argument.
+def written_number(text: str) -> float | None:
+    """The number that a text is, as formulas read it, or None.
+
+    >>> (
+    ...     written_number("1e-3"),
+    ...     written_number("-2"),
+    ...     written_number("٣"),
+    ...     written_number("1_000"),
+    ... )
+    (0.001, -2.0, None, None)
+    """
+    return float(text) if re.fullmatch(rf"\s*[+-]?{_NUMBER}\s*", text) else None
+
+
+def parse(
+    text: str, variable: str | tuple[str, ...] = "z1", argument: str = "target"
+) -> Expression:
+    """Parse a formula in z1, z2, … (``variable="z1"``), or in variables of other names;
+    errors name the argument.
 
     >>> parse("z1.real")
     Traceback (most recent call last):
-    twolayer.InputError: Argument `target`: cannot read the expression 'z1.real': unexpected character '.'.
+    twolayer.InputError: Argument `target`: cannot read the expression 'z1.real':
+    unexpected character '.'.
     """
     if not isinstance(text, str):
-        raise InputError(f"Argument `{argument}` must be text, but got {text!r}.")
+        raise InputError(f"Argument `{argument}` must be text, but got {short(text)}.")
     if len(text) > MAX_LENGTH:
         raise InputError(
-            f"Argument `{argument}` must be at most {MAX_LENGTH} characters long, but has {len(text)}."
+            f"Argument `{argument}` must be at most {MAX_LENGTH} characters long, but"
+            f" has {len(text)}."
         )
     return Expression(_Parser(text, argument, variable).whole())

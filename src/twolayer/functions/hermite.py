@@ -22,7 +22,9 @@ __all__ = [
 ]
 
 RANGE = 12.0
-"""Half-width of the interval on which Gaussian averages in one dimension are taken (mass outside: 4e-33)."""
+"""Half-width of the interval on which Gaussian averages in one dimension are taken
+(mass outside: 4e-33).
+"""
 
 
 def hermite_he(n: int, x: Any) -> Any:
@@ -46,9 +48,8 @@ def hermite_table(degree: int, x: np.ndarray) -> np.ndarray:
 @lru_cache(maxsize=64)
 def monomials_of_he(n: int) -> tuple[float, ...]:
     """Coefficients of 1, x, x², … in He_n."""
-    out = (
-        [0.0] * (n + 1)
-    )  # numpy.polynomial, which has this, takes a description some milliseconds to import
+    # numpy.polynomial, which has this, takes some milliseconds to import
+    out = [0.0] * (n + 1)
     for i in range(n // 2 + 1):
         out[n - 2 * i] = (
             (-1) ** i
@@ -58,10 +59,22 @@ def monomials_of_he(n: int) -> tuple[float, ...]:
     return tuple(out)
 
 
+@lru_cache(maxsize=32)
+def _legendre(order: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of Gauss and Legendre, which take a hundred times longer to
+    find than to use.
+    """
+    node, weight = np.polynomial.legendre.leggauss(order)
+    for array in (node, weight):
+        array.flags.writeable = False
+    return node, weight
+
+
 def gauss_panels(
     kinks: Sequence[float] = (), order: int = 40, panels: int = 12
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights for E[f(z)], z ~ N(0, 1): Gauss–Legendre panels that end at the kinks of f.
+    """Nodes and weights for E[f(z)], z ~ N(0, 1): Gauss–Legendre panels that end at the
+    kinks of f.
 
     >>> x, w = gauss_panels(kinks=(0.0,))
     >>> abs(float((w * np.abs(x)).sum()) - math.sqrt(2 / math.pi)) < 1e-14
@@ -69,7 +82,7 @@ def gauss_panels(
     """
     inside = [k for k in kinks if -RANGE < k < RANGE]
     edges = np.unique(np.concatenate([np.linspace(-RANGE, RANGE, panels + 1), inside]))
-    node, weight = np.polynomial.legendre.leggauss(order)
+    node, weight = _legendre(order)
     middle, half = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / 2
     x = (middle[:, None] + half[:, None] * node).ravel()
     w = (half[:, None] * weight).ravel() * np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
@@ -79,6 +92,8 @@ def gauss_panels(
 def hermite_coefficients(
     f: Callable[[np.ndarray], np.ndarray], degree: int, kinks: Sequence[float] = ()
 ) -> np.ndarray:
-    """c_0 … c_degree of f in the orthonormal basis, by quadrature split at the kinks."""
+    """c_0 … c_degree of f in the orthonormal basis, by quadrature split at the
+    kinks.
+    """
     x, w = gauss_panels(kinks)
     return np.asarray(hermite_table(degree, x) @ (w * np.asarray(f(x))))

@@ -5,6 +5,8 @@ E[h(z)²] < ∞,  z ~ N(0, I_k):    no pole in the bulk, and slower growth than 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from twolayer.numerics.arguments import ArrayFunction
@@ -21,9 +23,11 @@ SCRAMBLINGS, RISE = (
 
 
 def square_integrable(function: ArrayFunction, k: int, poles: bool = True) -> bool:
-    """Probe E[h²] on four times 2¹⁶ points, where a pole makes it grow with their number, and the growth far away.
+    """Probe E[h²] on four times 2¹⁶ points, where a pole makes it grow with their
+    number, and the growth far away.
 
-    The function maps arrays (n, k) of NumPy to (n,); ``poles`` says whether there may be some to look for.
+    The function maps arrays (n, k) of NumPy to (n,); ``poles`` says whether to look for
+    some, which formulas tell by themselves (poles.py).
 
     >>> (
     ...     square_integrable(lambda z: 1 / z[:, 0], 1),
@@ -46,5 +50,14 @@ def square_integrable(function: ArrayFunction, k: int, poles: bool = True) -> bo
 
 
 def difference(function: ArrayFunction) -> ArrayFunction:
-    """The slope of a smooth function by a central difference: for its size, without JAX."""
-    return lambda x: (function(x + STEP) - function(x - STEP)) / (2 * STEP)
+    """The slope of a smooth function by a central difference: for its size, without
+    JAX.
+    """
+
+    def slope(x: Any) -> Any:
+        with np.errstate(
+            all="ignore"
+        ):  # where the function overflows, so does its slope
+            return (function(x + STEP) - function(x - STEP)) / (2 * STEP)
+
+    return slope

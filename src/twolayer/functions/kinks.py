@@ -1,7 +1,7 @@
 """Where a function of one variable, or one of its first two derivatives, jumps.
 
-A step keeps its height under bisection, while a smooth change over an interval of width w is O(w): after
-forty halvings only the steps are left.
+A step keeps its height under bisection, while a smooth change over an interval of width
+w is O(w): after forty halvings only the steps are left.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def derivative(f: ArrayFunction) -> ArrayFunction:
 
 @float64
 def find_kinks(f: ArrayFunction, lines: int = 1) -> list[tuple[float, ...]]:
-    """Points in (−9, 9) where f, f' or f'' is discontinuous, for each of several functions at once.
+    """Points in (−9, 9) where f, f' or f'' is discontinuous, for each of several
+    functions at once.
 
     f is elementwise along the last axis of arrays (lines, n).
     """

@@ -1,4 +1,6 @@
-"""Formulas as MathML, which browsers set without any script: notebooks show them offline."""
+"""Formulas as MathML, which browsers set without any script: notebooks show them
+offline.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ __all__ = ["displayed", "of_text", "to_mathml"]
 
 
 def to_mathml(node: Node, level: int = 0) -> str:
-    """The inside of a <math>; level is the binding strength required by the surroundings."""
+    """The inside of a <math>; level is the binding strength required by the
+    surroundings.
+    """
     match node:
         case Number(value):
             return (
@@ -36,26 +40,22 @@ def to_mathml(node: Node, level: int = 0) -> str:
         case Call(name, argument):
             return _call(name, to_mathml(argument))
         case Power(base, exponent):
-            text, own = (
-                f"<msup>{_row(to_mathml(base, 4))}<mn>{number_text(exponent)}</mn></msup>",
-                3,
-            )
+            raised = f"<mn>{number_text(exponent)}</mn>"
+            text = f"<msup>{_row(to_mathml(base, 4))}{raised}</msup>"
+            own = 3
         case Negative(operand):
             text, own = f"<mo>−</mo>{to_mathml(operand, 2)}", 1
         case Binary("/", left, right):
-            text, own = (
-                f"<mfrac>{_row(to_mathml(left))}{_row(to_mathml(right))}</mfrac>",
-                3,
-            )
+            text = f"<mfrac>{_row(to_mathml(left))}{_row(to_mathml(right))}</mfrac>"
+            own = 3
         case Binary("*", left, right):
             dot = "<mo>·</mo>" if isinstance(right, Number) else "<mo>&#x2062;</mo>"
             text, own = to_mathml(left, 2) + dot + to_mathml(right, 2), 2
         case Binary(op, left, right):
             sign = {"-": "−"}.get(op, op)
-            text, own = (
-                f"{to_mathml(left, 1)}<mo>{sign}</mo>{to_mathml(right, 2 if op == '-' else 1)}",
-                1,
-            )
+            after = to_mathml(right, 2 if op == "-" else 1)
+            text = f"{to_mathml(left, 1)}<mo>{sign}</mo>{after}"
+            own = 1
     return _brackets(text) if own < level else text
 
 

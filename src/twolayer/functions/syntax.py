@@ -1,6 +1,7 @@
 """The syntax tree of formulas, and the functions they may call.
 
-node := Number | Variable | Negative(node) | Binary(op, node, node) | Power(node, number) | Call(name, node)
+node := Number | Variable | Negative(node) | Binary(op, node, node) | Power(node,
+number) | Call(name, node)
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ Node = Number | Variable | Negative | Binary | Power | Call
 
 @dataclass(frozen=True)
 class Function:
-    """An entry of `FUNCTIONS`: on arrays of NumPy or JAX, on a number, and whether it is analytic."""
+    """An entry of `FUNCTIONS`: on arrays of NumPy or JAX, on a number, and whether it
+    is analytic.
+    """
 
     array: ArrayFunction
     number: Callable[[float], float]
@@ -93,7 +96,9 @@ class Function:
 
 
 def _either(path: str, host: ArrayFunction, **options: object) -> ArrayFunction:
-    """A function of JAX by dotted name, and its like for arrays of NumPy, for which JAX is not imported."""
+    """A function of JAX by dotted name, and its like for arrays of NumPy, for which JAX
+    is not imported.
+    """
 
     def call(x: object) -> Any:
         if isinstance(x, np.ndarray | np.generic):
@@ -174,7 +179,7 @@ FUNCTIONS: dict[str, Function] = {
     "sqrt": Function(_either("numpy.sqrt", np.sqrt), math.sqrt, smooth=False),
 }
 
-_HERMITE = re.compile(r"(He|h)(\d{1,2})\Z")
+_HERMITE = re.compile(r"(He|h)([0-9]{1,2})\Z")
 
 
 def hermite_order(name: str) -> tuple[str, int] | None:

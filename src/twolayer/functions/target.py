@@ -1,4 +1,5 @@
-"""Multi-index targets h(λ*): typed as a formula in z1, z2, …, given as a JAX function, or a teacher network.
+"""Multi-index targets h(λ*): typed as a formula in z1, z2, …, given as a JAX function,
+or a teacher network.
 
 y = h(λ*) + √Δ ξ,    λ* = W* z ∈ R^k
 teacher network:  h(λ*) = (1/N) Σ_r a*_r σ*(λ*_r),    N = k unless said otherwise
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,11 +20,13 @@ from twolayer.functions.expression import Expression, constant, parse
 from twolayer.functions.integrable import square_integrable
 from twolayer.functions.kinks import find_kinks
 from twolayer.functions.normalisation import NORMALISATIONS, divisor
+from twolayer.functions.poles import reject_pole
 from twolayer.functions.syntax import Binary, Call, Negative, Node
 from twolayer.numerics.arguments import ArrayFunction, Json
 from twolayer.numerics.errors import (
     InputError,
     choice,
+    cut,
     failed,
     finite_numbers,
     positive_integer,
@@ -35,15 +38,20 @@ from twolayer.numerics.precision import float64
 __all__ = ["Ridge", "Target", "Teacher"]
 
 MAX_DIRECTIONS = 1024
+LASTING = 0.3  # change of h, of an earlier one further off, that does not die out
 
 
 TargetLike: TypeAlias = "str | ArrayFunction | Target | Json"
-"""A formula in z1, z2, …, a JAX function of a vector, a target, or a description from a file."""
+"""A formula in z1, z2, …, a JAX function of a vector, a target, or a description from a
+file.
+"""
 
 
 @dataclass(frozen=True)
 class Ridge:
-    """h = Σ_q weights_q σ*(directions_q · λ*): the form for which only pairs of fields are ever averaged."""
+    """h = Σ_q weights_q σ*(directions_q · λ*): the form for which only pairs of fields
+    are ever averaged.
+    """
 
     activation: Activation
     weights: tuple[float, ...]
@@ -61,7 +69,8 @@ class Target:
     directions : int
         k, the number of directions.
     function : callable
-        From arrays (..., k) to (...), of JAX; formulas and teachers take arrays of NumPy as they are.
+        From arrays (..., k) to (...), of JAX; formulas and teachers take arrays of
+        NumPy as they are.
     polynomial : dict, optional
         Coefficient by exponent tuple when h is a polynomial.
     ridge : Ridge, optional
@@ -71,7 +80,8 @@ class Target:
     latex : str
         The formula as it is typeset in a notebook; empty where there is none.
     key : hashable, optional
-        Identity for equality and caching; by default the function and what is said of it.
+        Identity for equality and caching; by default the function and what is said of
+        it.
     description : str or dict, optional
         What a file would hold; None for functions of Python.
     light : bool
@@ -117,7 +127,9 @@ class Target:
         return self.function(fields)
 
     def on_host(self, fields: np.ndarray) -> np.ndarray:
-        """H at ``fields`` (..., k) as an array of NumPy; of formulas and teachers without JAX."""
+        """H at ``fields`` (..., k) as an array of NumPy; of formulas and teachers
+        without JAX.
+        """
         return np.asarray(self(fields)) if self.light else in_jax(self.function, fields)
 
     @cached_property
@@ -130,22 +142,30 @@ class Target:
         )
         out = []
         for r in range(self.directions):
-            first, *others = find_kinks(
-                lambda x, r=r: self(_line(points, r, x)), lines=4
-            )  # type: ignore[misc]
+            along = partial(_along, self, points, r)
+            first, *others = find_kinks(along, lines=4)
             if any(
                 len(o) != len(first) or not np.allclose(o, first, atol=1e-7)
                 for o in others
             ):
+                return None
+            # a panel that ends at a singularity would have nodes on it, in the end
+            there = along(jnp.tile(jnp.asarray(first), (4, 1)))
+            if not np.isfinite(np.asarray(there)).all():
+                return None
+            # where its place is not a round number, values there are large only
+            if any(_singular(along, kink) for kink in first):
                 return None
             out.append(first)
         return tuple(out)
 
     @property
     def kinks(self) -> tuple[tuple[float, ...], ...] | None:
-        """Per direction, where h jumps or bends; None when h bends along other surfaces too.
+        """Per direction, where h jumps or bends; None when h bends along other surfaces
+        too, or is infinite there.
 
-        A kink along z_r counts for direction r only if it stays where it is when the other fields move.
+        A kink along z_r counts for direction r only if it stays where it is when the
+        other fields move.
         """
         return ((),) * self.directions if self.smooth else self._kinks
 
@@ -168,12 +188,14 @@ class Target:
 
     @classmethod
     def of(cls, source: TargetLike, directions: int | None = None) -> Target:
-        """Make a target of a formula, a JAX function of a vector (k,), or a description from a file.
+        """Make a target of a formula, a JAX function of a vector (k,), or a description
+        from a file.
 
         Parameters
         ----------
         source : str or callable or Target or dict
-            ``"z1*z2 + He3(z1)"``, a function of JAX, or a table such as ``{"teacher": "erf", "k": 3}``.
+            ``"z1*z2 + He3(z1)"``, a function of JAX, or a table such as ``{"teacher":
+            "erf", "k": 3}``.
         directions : int, optional
             k; required for a callable, at least the largest index for a formula.
 
@@ -232,8 +254,30 @@ class Target:
         )
 
 
+def _along(target: Target, points: Any, r: int, x: Any) -> Any:
+    """H on the line along direction r through each point."""
+    return target(_line(points, r, x))
+
+
+def _singular(along: ArrayFunction, kink: float) -> bool:
+    """Whether h goes to infinity at a kink: towards it, it changes by as much from one
+    power of ten to the next as it did before, as a logarithm does, or by more.
+    """
+    import jax.numpy as jnp
+
+    distances = np.array([1e-9, 1e-7, 1e-5, 1e-3])
+    x = jnp.asarray(kink + np.concatenate([distances, -distances]))
+    values = np.asarray(along(jnp.broadcast_to(x, (4, 8)))).reshape(4, 2, 4)
+    near = np.abs(values[..., 0] - values[..., 1])
+    far = np.abs(values[..., 2] - values[..., 3])
+    floor = 1e-9 * (1 + np.abs(values).max())
+    return not bool(((near <= LASTING * far) | (near <= floor)).all())
+
+
 def _line(points: Any, r: int, x: Any) -> Any:
-    """Through each point a line along direction r: (lines, k) and x (lines, n) to (lines, n, k)."""
+    """Through each point a line along direction r: (lines, k) and x (lines, n) to
+    (lines, n, k).
+    """
     import jax.numpy as jnp
 
     return (
@@ -275,35 +319,48 @@ def _from_text(text: str, directions: int | None) -> Target:
             str(expression),
             light=True,
         ),
-        poles=not expression.finite,
+        expression,
     )
 
 
-def _checked(target: Target, poles: bool = True) -> Target:
-    """Evaluate once: the result must be a finite real number per sample."""
+def _checked(
+    target: Target, expression: Expression | None = None, poles: bool = True
+) -> Target:
+    """Evaluate once: the result must be a finite real number per sample, and of finite
+    variance. An expression tells where its poles are; else they are looked for where
+    there may be some.
+    """
     probe = np.random.default_rng(0).normal(size=(512, target.directions))
     try:
         values = target.on_host(probe)
     except InputError:
         raise
     except Exception as error:
-        accepted = f"a JAX function that maps a vector of {target.directions} fields to a number"
+        accepted = (
+            f"a JAX function that maps a vector of {target.directions} fields to a"
+            " number"
+        )
         raise failed("target", target.name, accepted, error) from error
     if values.shape != (512,) or not np.issubdtype(values.dtype, np.floating):
         raise InputError(
-            f"Argument `target` must return one real number per sample, but {target.name} returns "
-            f"{values.dtype} of shape {values.shape[1:]}."
+            "Argument `target` must return one real number per sample, but"
+            f" {target.name} returns {values.dtype} of shape {values.shape[1:]}."
         )
     if not np.isfinite(values).all():
         where = probe[np.argmin(np.isfinite(values))].round(2).tolist()
         raise InputError(
-            f"Argument `target` must be finite everywhere, but {target.name} is not at z = {where}."
+            f"Argument `target` must be finite everywhere, but {target.name} is not at"
+            f" z = {where}."
         )
-    if target.polynomial is None and not square_integrable(
-        target.on_host, target.directions, poles
-    ):
+    if target.polynomial is not None:
+        return target
+    accepted = "Argument `target` must have a finite variance"
+    if expression is not None:
+        reject_pole(expression, accepted)
+    unread = poles and expression is None
+    if not square_integrable(target.on_host, target.directions, poles=unread):
         raise InputError(
-            f"Argument `target` must have a finite variance, but {target.name} has a pole or grows too fast for it."
+            f"{accepted}, but {cut(target.name)} has a pole or grows too fast for it."
         )
     return target
 
@@ -359,7 +416,9 @@ def _ridge(
     weights: Sequence[float],
     directions: Sequence[tuple[float, ...]],
 ) -> Ridge:
-    """A sum of ridges; rectifiers of other slopes as sums of ReLU, r·max(x, 0) − l·max(−x, 0)."""
+    """A sum of ridges; rectifiers of other slopes as sums of ReLU, r·max(x, 0) −
+    l·max(−x, 0).
+    """
     name, *slopes = activation.family or ("",)
     if name != "rectifier" or tuple(slopes) == (0.0, 1.0):
         return Ridge(activation, tuple(weights), tuple(directions))
@@ -383,7 +442,8 @@ def Teacher(
 ) -> Target:
     """A teacher network h(λ*) = (1/N) Σ_r a*_r σ*(λ*_r).
 
-    The Gram matrix P of its rows is part of the problem: ``Problem(target=Teacher(...), gram=P)``.
+    The Gram matrix P of its rows is part of the problem: ``Problem(target=Teacher(...),
+    gram=P)``.
 
     Parameters
     ----------
@@ -434,7 +494,10 @@ def Teacher(
         "sum": "",
         "sqrt": rf"\frac{{1}}{{\sqrt{{{k}}}}} ",
     }[normalisation]
-    latex = rf"{front}\sum_{{r=1}}^{{{k}}} a^\star_r \, \mathrm{{{sigma.name}}}(\lambda^\star_r)"
+    latex = (
+        rf"{front}\sum_{{r=1}}^{{{k}}} a^\star_r \,"
+        rf" \mathrm{{{sigma.name}}}(\lambda^\star_r)"
+    )
     words = {} if plain else {"normalisation": normalisation}
     description = (
         {"teacher": sigma.name, "k": k, "weights": a, **words}

@@ -46,7 +46,9 @@ def to_text(node: Node, level: int = 0) -> str:
 
 
 def to_latex(node: Node, level: int = 0) -> str:
-    """LaTeX without dollar signs; level is the binding strength required by the surroundings."""
+    """LaTeX without dollar signs; level is the binding strength required by the
+    surroundings.
+    """
     match node:
         case Number(value):
             return r"\pi" if value == math.pi else number_text(value)

@@ -1,4 +1,5 @@
-"""What a user may write for an argument that many functions take, and tables that are handed on, as types.
+"""What a user may write for an argument that many functions take, and tables that are
+handed on, as types.
 
 time=2.5, steps=[10, 100]     End
 save=200, "log", [0, 1, 10]   Save
@@ -20,7 +21,7 @@ __all__ = [
     "ArrayFunction",
     "End",
     "Json",
-    "Monitor",
+    "Listener",
     "Notes",
     "Options",
     "Progress",
@@ -30,17 +31,45 @@ __all__ = [
 ]
 
 
-class Monitor(Protocol):
-    """Listens to a run."""
+class Listener(Protocol):
+    """Listens to a run, a search or a sweep: any object with these four methods.
+
+    Examples
+    --------
+    >>> class Percent:
+    ...     def begin(self, label: str, end: float) -> None:
+    ...         self.end = end
+    ...
+    ...     def update(self, position: float) -> None:
+    ...         self.share = round(100 * position / self.end)
+    ...
+    ...     def note(self, text: str, **about: object) -> None: ...
+    ...
+    ...     def finish(self) -> None:
+    ...         self.share = 100
+    >>> listener: Listener = Percent()
+    >>> listener.begin("chain", 50.0)
+    >>> listener.update(10.0)
+    >>> listener.share
+    20
+    """
 
     def begin(self, label: str, end: float) -> None:
-        """A run starts; its clock goes to ``end``."""
+        """Something named ``label`` starts; its clock goes to ``end``. A listener may
+        hear of several, one after the other.
+        """
 
     def update(self, position: float) -> None:
-        """The run is at this position of its clock."""
+        """It is at this ``position`` of its clock."""
+
+    def note(self, text: str, **about: object) -> None:
+        """Something happened that is worth a line, such as a cell of a sweep that
+        failed: the line ``text``, which may be empty, and what it is ``about``, as
+        values.
+        """
 
     def finish(self) -> None:
-        """The run is over."""
+        """It is over."""
 
 
 Array: TypeAlias = "np.typing.ArrayLike"
@@ -55,7 +84,7 @@ End: TypeAlias = float | Sequence[float] | np.ndarray | None
 Save: TypeAlias = int | str | Sequence[float] | np.ndarray
 """How many save points, "log", or the points."""
 
-Progress: TypeAlias = bool | Monitor | None
+Progress: TypeAlias = bool | Listener | None
 """Whether to show how far a run is, or who listens; None where somebody waits."""
 
 Json: TypeAlias = dict[str, Any]
@@ -72,11 +101,13 @@ Variables: TypeAlias = dict[str, Any]
 
 
 def finite_array(name: str, value: Any) -> np.ndarray:
-    """A new array of the given numbers, or the error that says why it is none; what JAX traces passes.
+    """A new array of the given numbers, or the error that says why it is none; what JAX
+    traces passes.
 
     >>> finite_array("M", [[1, 2], [3]])
     Traceback (most recent call last):
-    twolayer.InputError: Argument `M` must be an array of numbers, but got [[1, 2], [3]].
+    twolayer.InputError: Argument `M` must be an array of numbers, but got [[1, 2],
+    [3]].
     """
     if traced(value):
         return value
@@ -89,10 +120,12 @@ def finite_array(name: str, value: Any) -> np.ndarray:
         ) from error
     if array.dtype.kind == "c":
         raise InputError(
-            f"Argument `{name}` must be an array of real numbers, but got {short(value)}."
+            f"Argument `{name}` must be an array of real numbers, but got"
+            f" {short(value)}."
         )
     if not np.isfinite(array).all():
         raise InputError(
-            f"Argument `{name}` must be finite, but holds {array[~np.isfinite(array)][0]}."
+            f"Argument `{name}` must be finite, but holds"
+            f" {array[~np.isfinite(array)][0]}."
         )
     return array

@@ -21,7 +21,8 @@ FARTHEST = 6.0  # erfc is 2e-17 there
 
 
 def _error_series() -> tuple[list[float], list[float]]:
-    """Coefficients of erf(√z)/√z on 0 ≤ z ≤ 1 in powers of 2z − 1, and of S on 1/3 ≥ v ≥ 1/8 in those of (48v − 11)/5.
+    """Coefficients of erf(√z)/√z on 0 ≤ z ≤ 1 in powers of 2z − 1, and of S on 1/3 ≥ v
+    ≥ 1/8 in those of (48v − 11)/5.
 
     S = e^(x²) erfc(x)/v with v = 1/(x + 2); both are Chebyshev interpolants.
     """
@@ -48,7 +49,9 @@ NEAR, FAR = _error_series()
 
 @jax.custom_jvp
 def error_function(x: Real) -> Array:
-    """The error function in double precision, several times as fast as the library's."""
+    """The error function in double precision, several times as fast as the
+    library's.
+    """
     a = jnp.minimum(jnp.abs(x), FARTHEST)
     v = 1 / (a + 2)
     far = 1 - jnp.exp(-a * a) * v * horner(FAR, (48 * v - 11) / 5)

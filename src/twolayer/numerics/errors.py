@@ -1,4 +1,6 @@
-"""How the package says no: one sentence with the argument, its value and what is accepted."""
+"""How the package says no: one sentence with the argument, its value and what is
+accepted.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ from twolayer.numerics.tracing import traced
 __all__ = [
     "InputError",
     "Interrupted",
+    "NotWritten",
     "Refused",
     "RunFailed",
     "closest",
@@ -26,6 +29,7 @@ __all__ = [
 
 
 T = TypeVar("T")
+LONGEST_NAME = 255  # of a file or a folder, in bytes
 LETTERS = ("SGD", "SDE")  # read letter by letter, the first of them as a vowel
 
 
@@ -51,7 +55,8 @@ class InputError(ValueError):
 
 
 class Refused(InputError):
-    """A method cannot treat this problem and algorithm, for the mathematical reason given.
+    """A method cannot treat this problem and algorithm, for the mathematical reason
+    given.
 
     Attributes
     ----------
@@ -95,7 +100,8 @@ class Refused(InputError):
 
 
 class RunFailed(RuntimeError):
-    """The numerical method stopped before the end of the run (not the dynamics: that is an outcome).
+    """The numerical method stopped before the end of the run (not the dynamics: that is
+    an outcome).
 
     Examples
     --------
@@ -128,13 +134,34 @@ class Interrupted(KeyboardInterrupt):
         self.result = result
 
 
+class NotWritten(OSError):
+    """A file could not be written, such as on a full disk; what its name held before is
+    as it was.
+
+    Examples
+    --------
+    >>> import errno
+    >>> print(
+    ...     NotWritten(
+    ...         errno.ENOSPC, "'run.nc' could not be written (No space left on device)"
+    ...     )
+    ... )
+    'run.nc' could not be written (No space left on device)
+    """
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
 InputError.__module__ = "twolayer"  # where users know them from
-for _public in (Refused, RunFailed, Interrupted):
+for _public in (Refused, RunFailed, Interrupted, NotWritten):
     _public.__module__ = "twolayer.errors"
 
 
 def short(value: object, limit: int = 80) -> str:
-    """A value as it is shown in messages: cut where it is long, never more than one line."""
+    """A value as it is shown in messages: cut where it is long, never more than one
+    line.
+    """
     try:
         text = repr(value)
     except Exception:  # a stranger's object, which may not even show itself
@@ -142,6 +169,11 @@ def short(value: object, limit: int = 80) -> str:
     text = (
         " ".join(text.split()) if "\n" in text else text
     )  # arrays come in several lines
+    return cut(text, limit)
+
+
+def cut(text: str, limit: int = 80) -> str:
+    """Text as it is shown in messages, without the end where it is long."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -162,7 +194,8 @@ def require(condition: bool, name: str, value: object, accepted: str) -> None:
 
 
 def expect(kind: type[T], name: str, value: object, hint: str = "") -> T:
-    """Return the value if it is of this kind, else reject it; the hint goes on from the name of the kind.
+    """Return the value if it is of this kind, else reject it; the hint goes on from the
+    name of the kind.
 
     >>> expect(int, "width", "two")
     Traceback (most recent call last):
@@ -182,7 +215,9 @@ def expect(kind: type[T], name: str, value: object, hint: str = "") -> T:
 
 
 def positive_integer(name: str, value: object, minimum: int = 1) -> int:
-    """Return the value as an int, or reject it; booleans and fractions are not integers."""
+    """Return the value as an int, or reject it; booleans and fractions are not
+    integers.
+    """
     accepted = (
         "a positive integer" if minimum == 1 else f"an integer of at least {minimum}"
     )
@@ -193,7 +228,9 @@ def positive_integer(name: str, value: object, minimum: int = 1) -> int:
 
 
 def integer(name: str, value: object, accepted: str) -> int:
-    """Return an integer of Python, NumPy or JAX as Python's, or reject it; booleans and fractions are none."""
+    """Return an integer of Python, NumPy or JAX as Python's, or reject it; booleans and
+    fractions are none.
+    """
     try:
         if not isinstance(value, bool):
             return int(operator.index(value))  # type: ignore[arg-type]
@@ -203,7 +240,9 @@ def integer(name: str, value: object, accepted: str) -> int:
 
 
 def keep_integers(instance: object, minimum: int = 1, *names: str) -> None:
-    """Check fields of a frozen dataclass by `positive_integer`, and keep them as integers of Python."""
+    """Check fields of a frozen dataclass by `positive_integer`, and keep them as
+    integers of Python.
+    """
     for name in names:
         object.__setattr__(
             instance, name, positive_integer(name, getattr(instance, name), minimum)
@@ -213,7 +252,9 @@ def keep_integers(instance: object, minimum: int = 1, *names: str) -> None:
 def finite_number(
     name: str, value: object, *, minimum: float = -math.inf, accepted: str
 ) -> float:
-    """Return the value as a float, or reject it when it is not finite or below the minimum; what JAX traces passes."""
+    """Return the value as a float, or reject it when it is not finite or below the
+    minimum; what JAX traces passes.
+    """
     if traced(value):
         return value  # type: ignore[return-value]
     if isinstance(value, bool | str | bytes):
@@ -268,13 +309,17 @@ def path_of(name: str, value: object) -> Path:
     if not isinstance(value, str | os.PathLike) or "\0" in str(value):
         reject(name, value, "a path")
     try:
-        return Path(value)
+        path = Path(value)
     except TypeError:  # a path of bytes
         reject(name, value, "a path")
+    if any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts):
+        reject(name, value, f"a path of names of at most {LONGEST_NAME} bytes")
+    return path
 
 
 def failed(argument: str, name: str, accepted: str, error: Exception) -> InputError:
-    """The error for a function that does not run in JAX: what is accepted, and why it failed or what to use instead.
+    """The error for a function that does not run in JAX: what is accepted, and why it
+    failed or what to use instead.
 
     >>> print(
     ...     failed(
@@ -287,7 +332,10 @@ def failed(argument: str, name: str, accepted: str, error: Exception) -> InputEr
     Argument `activation` must be an elementwise JAX function, but tanh failed: of 1
     """
     if type(error).__name__ == "TracerArrayConversionError":
-        why = f"{name} calls NumPy, which JAX cannot differentiate: use jax.numpy instead of numpy."
+        why = (
+            f"{name} calls NumPy, which JAX cannot differentiate: use jax.numpy instead"
+            " of numpy."
+        )
     else:
         why = f"{name} failed: {error}"
     return InputError(f"Argument `{argument}` must be {accepted}, but {why}")
@@ -303,12 +351,31 @@ def closest(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {match[0]!r}?)" if match else ""
 
 
+def enumerated(words: Iterable[str], room: int = 150) -> str:
+    """Words as a sentence lists them, as many as there is room for.
+
+    >>> enumerated(["ode", "chain", "map"], room=12)
+    "'ode', 'chain' and 1 more"
+    """
+    shown: list[str] = []
+    every = [repr(word) for word in words]
+    for word in every:
+        if sum(map(len, shown)) + len(word) > room:
+            break
+        shown.append(word)
+    more = len(every) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
 def choice(name: str, value: object, known: Iterable[str]) -> str:
-    """Return the value if it is one of the known words, else reject it with the closest one."""
+    """Return the value if it is one of the known words, else reject it with the closest
+    one.
+    """
     words = list(known)
     if not isinstance(value, str) or value not in words:
         hint = closest(value, words) if isinstance(value, str) else ""
         raise InputError(
-            f"Argument `{name}` must be one of {', '.join(map(repr, words))}, but got {short(value)}{hint}."
+            f"Argument `{name}` must be one of {enumerated(words)}, but got"
+            f" {short(value)}{hint}."
         )
     return value

@@ -1,9 +1,11 @@
-"""How objects show themselves in notebooks: a card of formulas, numbers and a small picture, as plain HTML and SVG.
+"""How objects show themselves in notebooks: a card of formulas, numbers and a small
+picture, as plain HTML and SVG.
 
-    card(name, formula, rows, picture)        curves, bars, cells: pictures of a few kilobytes
+    card(name, formula, rows, picture)
+        curves, bars, cells: pictures of a few kilobytes
 
-Nothing is loaded from elsewhere, so that notebooks show it offline; text and axes take the colour of the page, light or
-dark.
+Nothing is loaded from elsewhere, so that notebooks show it offline; text and axes take
+the colour of the page, light or dark.
 """
 
 from __future__ import annotations
@@ -49,11 +51,17 @@ def card(
     picture: str = "",
     note: str = "",
 ) -> str:
-    """Name, formula and rows on the left, a picture on the right; rows and formula are HTML already."""
-    style = "padding:1px 10px 1px 0;text-align:left;vertical-align:top;background:none;border:none"
+    """Name, formula and rows on the left, a picture on the right; rows and formula are
+    HTML already.
+    """
+    style = (
+        "padding:1px 10px 1px"
+        " 0;text-align:left;vertical-align:top;background:none;border:none"
+    )
     body = "".join(
-        f'<tr style="background:none"><td style="{style};opacity:.65;white-space:nowrap">{escaped(key)}</td>'
-        f'<td style="{style}">{value}</td></tr>'
+        '<tr style="background:none"><td'
+        f' style="{style};opacity:.65;white-space:nowrap">{escaped(key)}</td><td'
+        f' style="{style}">{value}</td></tr>'
         for key, value in rows
     )
     parts = [f"<b>{escaped(name)}</b>"]
@@ -68,7 +76,10 @@ def card(
         else []
     )
     aside = f'<div style="flex:none">{picture}</div>' if picture else ""
-    whole = "display:flex;flex-wrap:wrap;gap:1.6em;align-items:flex-start;font-size:13px;line-height:1.4"
+    whole = (
+        "display:flex;flex-wrap:wrap;gap:1.6em;align-items:flex-start;"
+        "font-size:13px;line-height:1.4"
+    )
     return f'<div style="{whole}"><div>{"".join(parts)}</div>{aside}</div>'
 
 
@@ -77,23 +88,27 @@ def table(
     rows: Iterable[Sequence[str]],
     colour: dict[str, str] | None = None,
 ) -> str:
-    """A table with a line of names; cells that are one of the words of ``colour`` have that colour."""
+    """A table with a line of names; cells that are one of the words of ``colour`` have
+    that colour.
+    """
     tint, style = colour or {}, "text-align:right;padding:1px 8px"
     top = "".join(f'<th style="{style}">{escaped(word)}</th>' for word in head)
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td style="{style}{f";color:{tint[cell]};font-weight:bold" if cell in tint else ""}">{escaped(cell)}</td>'
-            for cell in row
-        )
-        + "</tr>"
-        for row in rows
+
+    def cell_html(cell: str) -> str:
+        strong = f";color:{tint[cell]};font-weight:bold" if cell in tint else ""
+        return f'<td style="{style}{strong}">{escaped(cell)}</td>'
+
+    body = "".join(f"<tr>{''.join(map(cell_html, row))}</tr>" for row in rows)
+    return (
+        f'<table style="font-size:13px"><thead><tr>{top}</tr></thead>'
+        f"<tbody>{body}</tbody></table>"
     )
-    return f'<table style="font-size:13px"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def matrix(values: Array) -> str:
-    """A matrix or a vector as a table in brackets; of a large one its first rows and columns."""
+    """A matrix or a vector as a table in brackets; of a large one its first rows and
+    columns.
+    """
     array = np.atleast_2d(np.asarray(values, dtype=float))
     cut = array[:MOST, :MOST]
     style = "padding:0 6px;text-align:right;background:none;border:none"
@@ -107,7 +122,10 @@ def matrix(values: Array) -> str:
         if max(array.shape) > MOST
         else ""
     )
-    edge = "border-left:1px solid currentColor;border-right:1px solid currentColor;border-radius:4px"
+    edge = (
+        "border-left:1px solid currentColor;border-right:1px solid"
+        " currentColor;border-radius:4px"
+    )
     whole = f"border-collapse:collapse;font-size:inherit;{edge};display:inline-table"
     return f'<table style="{whole}">{"".join(rows)}</table>{below}'
 
@@ -115,8 +133,9 @@ def matrix(values: Array) -> str:
 def _svg(inside: str, label: str, size: tuple[int, int] = SIZE) -> str:
     width, height = size
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        f'role="img" aria-label="{html.escape(label)}" font-size="9" fill="currentColor">{inside}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
+        f' viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(label)}"'
+        f' font-size="9" fill="currentColor">{inside}</svg>'
     )
 
 
@@ -128,7 +147,10 @@ def _frame(
 ) -> str:
     """Two axes with their ends."""
     (width, height), m = size, MARGIN
-    line = f'<path d="M{m} 6V{height - m}H{width - 6}" fill="none" stroke="currentColor" stroke-width="0.7"/>'
+    line = (
+        f'<path d="M{m} 6V{height - m}H{width - 6}" fill="none" stroke="currentColor"'
+        ' stroke-width="0.7"/>'
+    )
     texts = [
         (m, height - m + 11, "start", f"{low[0]:.3g}"),
         (width - 6, height - m + 11, "end", f"{high[0]:.3g}"),
@@ -151,7 +173,9 @@ def curves(
     limits: tuple[float, float] | None = None,
     marks: Sequence[tuple[float, float]] = (),
 ) -> str:
-    """Lines over common points, with labels beside them and marks; what is not finite is left out."""
+    """Lines over common points, with labels beside them and marks; what is not finite
+    is left out.
+    """
     at, lines = np.asarray(x, dtype=float), [np.asarray(y, dtype=float) for y in ys]
     every = np.concatenate([y[np.isfinite(y)] for y in lines])
     low, high = limits or (
@@ -175,11 +199,13 @@ def curves(
         )
         colour = COLOURS[i % len(COLOURS)]
         found.append(
-            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.4"/>'
+            f'<polyline points="{points}" fill="none" stroke="{colour}"'
+            ' stroke-width="1.4"/>'
         )
         if i < len(labels):
             found.append(
-                f'<text x="{width}" y="{14 + 11 * i}" fill="{colour}">{escaped(labels[i])}</text>'
+                f'<text x="{width}" y="{14 + 11 * i}"'
+                f' fill="{colour}">{escaped(labels[i])}</text>'
             )
     found += [
         f'<circle cx="{across(a):.1f}" cy="{up(b):.1f}" r="4" fill="{ORANGE}"/>'
@@ -203,22 +229,29 @@ def bars(labels: Sequence[str], values: Array, name: str) -> str:
     room, step = height - 34, (width - 12) / max(len(heights), 1)
     zero = 8 + top / span * room
     found = [
-        f'<path d="M6 {zero:.1f}H{width - 6}" stroke="currentColor" stroke-width="0.7"/>'
+        f'<path d="M6 {zero:.1f}H{width - 6}" stroke="currentColor"'
+        ' stroke-width="0.7"/>'
     ]
     for i, (label, value) in enumerate(zip(labels, heights, strict=True)):
         tall, left = abs(value) / span * room, 6 + i * step
         y = zero - tall if value > 0 else zero
-        box = f'x="{left + 0.15 * step:.1f}" y="{y:.1f}" width="{0.7 * step:.1f}" height="{tall:.1f}"'
+        box = (
+            f'x="{left + 0.15 * step:.1f}" y="{y:.1f}" width="{0.7 * step:.1f}"'
+            f' height="{tall:.1f}"'
+        )
         found.append(
-            f'<rect {box} fill="{BLUE}"><title>{escaped(label)}: {value:.4g}</title></rect>'
+            f'<rect {box} fill="{BLUE}"><title>{escaped(label)}:'
+            f" {value:.4g}</title></rect>"
         )
         if len(heights) <= 6:
             middle = left + step / 2
             found.append(
-                f'<text x="{middle:.1f}" y="{height - 14}" text-anchor="middle">{escaped(label)}</text>'
+                f'<text x="{middle:.1f}" y="{height - 14}"'
+                f' text-anchor="middle">{escaped(label)}</text>'
             )
     found.append(
-        f'<text x="{width / 2:.0f}" y="{height - 2}" text-anchor="middle">{escaped(name)}</text>'
+        f'<text x="{width / 2:.0f}" y="{height - 2}"'
+        f' text-anchor="middle">{escaped(name)}</text>'
     )
     return _svg("".join(found), name)
 
@@ -230,7 +263,9 @@ def cells(
     edge: int = 14,
     tall: int = 14,
 ) -> str:
-    """A matrix as coloured squares: blue below zero, red above; or characters by the colours given for them."""
+    """A matrix as coloured squares: blue below zero, red above; or characters by the
+    colours given for them.
+    """
     array = np.asarray(values)
     rows, columns = array.shape
     if colours is None:
@@ -244,15 +279,20 @@ def cells(
         j = 0
         while j < columns:  # neighbours of one colour are one rectangle
             n = next((k for k in range(j, columns) if row[k] != row[j]), columns) - j
-            box = f'x="{MARGIN + j * edge}" y="{4 + i * tall}" width="{n * edge}" height="{tall}"'
+            box = (
+                f'x="{MARGIN + j * edge}" y="{4 + i * tall}" width="{n * edge}"'
+                f' height="{tall}"'
+            )
             found.append(f'<rect {box} fill="{row[j]}"/>')
             j += n
     size = (MARGIN + columns * edge + 8, rows * tall + 22)
     found.append(
-        f'<text x="{(MARGIN + size[0]) / 2:.0f}" y="{size[1] - 5}" text-anchor="middle">{escaped(names[0])}</text>'
+        f'<text x="{(MARGIN + size[0]) / 2:.0f}" y="{size[1] - 5}"'
+        f' text-anchor="middle">{escaped(names[0])}</text>'
     )
     found.append(
-        f'<text x="{MARGIN - 6}" y="{size[1] / 2 - 4:.0f}" text-anchor="end">{escaped(names[1])}</text>'
+        f'<text x="{MARGIN - 6}" y="{size[1] / 2 - 4:.0f}"'
+        f' text-anchor="end">{escaped(names[1])}</text>'
     )
     return _svg("".join(found), f"{names[1]} against {names[0]}", size)
 
@@ -281,4 +321,5 @@ def field_summary(thing: object, names: Iterable[str]) -> str:
             return f"{float(value):.6g}"
         return repr(value)
 
-    return f"{type(thing).__name__}({', '.join(f'{name}={written(getattr(thing, name))}' for name in names)})"
+    fields = [f"{name}={written(getattr(thing, name))}" for name in names]
+    return f"{type(thing).__name__}({', '.join(fields)})"

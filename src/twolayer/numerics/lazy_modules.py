@@ -1,4 +1,6 @@
-"""Modules that are imported when they are first used: descriptions load without JAX, which takes a second or two."""
+"""Modules that are imported when they are first used: descriptions load without JAX,
+which takes a second or two.
+"""
 
 from __future__ import annotations
 

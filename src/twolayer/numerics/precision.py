@@ -1,7 +1,8 @@
 """Double precision inside, whatever the caller's JAX configuration.
 
-Public functions run under `float64`; the global setting of the user's session is left as it was. JAX is imported at
-the first call, so that modules of descriptions load without it.
+Public functions run under `float64`; the global setting of the user's session is left
+as it was. JAX is imported at the first call, so that modules of descriptions load
+without it.
 """
 
 from __future__ import annotations

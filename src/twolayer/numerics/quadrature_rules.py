@@ -1,7 +1,12 @@
 """Points and weights for averages over standard normals ξ ~ N(0, I_n).
 
-Gauss–Hermite    product of n nodes per axis, exact for polynomials of degree 2n − 1 in each ξ_i
-Sobol            E[F] ≈ (1/N) Σ_i F(Φ⁻¹(s_i));  the spread over independent scramblings is the error
+Gauss–Hermite    product of n nodes per axis, exact for polynomials of degree 2n − 1
+                 in each ξ_i
+Sobol            E[F] ≈ (1/N) Σ_i F(Φ⁻¹(s_i)); the spread over independent
+                 scramblings is the error
+Wide Sobol       E[F] ≈ Σ_i w_i F(s x_i) at Sobol normals x_i,
+                 w_i ∝ exp(−(s² − 1)|x_i|²/2): functions that grow are sampled where
+                 they are large
 """
 
 from __future__ import annotations
@@ -19,9 +24,10 @@ __all__ = [
     "hermite_rule",
     "product_rule",
     "sobol_normals",
+    "wide_sobol",
 ]
 
-SCRAMBLINGS = 5
+SCRAMBLINGS = 8
 """Number of scramblings whose spread estimates the error."""
 
 SEED = 2024
@@ -66,7 +72,9 @@ def draw_sobol_normals(
     seed: int | Sequence[int] | None = None,
     bits: int = 53,
 ) -> np.ndarray:
-    """Normals of shape (2**log2_points, dimension) at scrambled Sobol points, drawn at every call."""
+    """Normals of shape (2**log2_points, dimension) at scrambled Sobol points, drawn at
+    every call.
+    """
     from scipy.special import ndtri
     from scipy.stats import qmc  # takes a second to import
 
@@ -83,3 +91,15 @@ def sobol_normals(dimension: int, log2_points: int, scrambling: int = 0) -> np.n
     out = draw_sobol_normals(dimension, log2_points, scrambling)
     out.flags.writeable = False
     return out
+
+
+def wide_sobol(dimension: int, log2_points: int, scrambling: int = 0) -> Nodes:
+    """Weighted Sobol points of a Gaussian wider than N(0, I), for functions that grow
+    like polynomials.
+
+    s² = 1 + min(1, 3/(2√n)): half of the points count, in any dimension n.
+    """
+    excess = min(1.0, 1.5 / np.sqrt(dimension))
+    x = sobol_normals(dimension, log2_points, scrambling)
+    weights = np.exp(-excess / 2 * (x**2).sum(1))
+    return Nodes(np.sqrt(1 + excess) * x, weights / weights.sum())

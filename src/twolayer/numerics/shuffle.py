@@ -1,9 +1,12 @@
-"""Random permutations of 0 … n − 1 as functions of their number: no order is ever stored.
+"""Random permutations of 0 … n − 1 as functions of their number: no order is ever
+stored.
 
-    round r:  x' = K_r − x mod n,   x ← x or x', by a coin that both of them share        (swap or not)
+    round r:  x' = K_r − x mod n,   x ← x or x', by a coin that both of them share
+              (swap or not)
 
-Every round is a permutation made of random exchanges, and a few times log₂ n of them leave no trace of where a number
-began. A place costs O(log n), whatever else is asked for. The method is that of Hoang, Morris and Rogaway (2012).
+Every round is a permutation made of random exchanges, and a few times log₂ n of them
+leave no trace of where a number began. A place costs O(log n), whatever else is asked
+for. The method is that of Hoang, Morris and Rogaway (2012).
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""When a deviation counts: one chance of a false alarm for everything that is judged together.
+"""When a deviation counts: one chance of a false alarm for everything that is judged
+together.
 
     numbers:   P(max |t| > c)       ≤  n · 2 P(t_ν > c)
     a curve:   P(sup_s |t(s)| > c)  ≤  2 P(t_ν > c) + (κ/π) (1 + c²/ν)^(−ν/2)
 
-t has Student's law with ν degrees of freedom. κ is the length of the path that the standardised curve draws on the
-unit sphere of residuals, Σ arccos of the correlation between neighbouring points (Naiman 1986, Sun and Loader 1994): a
-curve that hardly changes costs no more than one number, however often it is saved. Where few points are far apart the
-first bound is the smaller one, and that is taken.
+t has Student's law with ν degrees of freedom. κ is the length of the path that the
+standardised curve draws on the unit sphere of residuals, Σ arccos of the correlation
+between neighbouring points (Naiman 1986, Sun and Loader 1994): a curve that hardly
+changes costs no more than one number, however often it is saved. Where few points are
+far apart the first bound is the smaller one, and that is taken.
 """
 
 from __future__ import annotations
@@ -20,11 +22,14 @@ from twolayer.numerics.errors import reject
 __all__ = ["LEVEL", "limit_of", "limit_of_curves", "path_length"]
 
 LEVEL = 1e-4
-"""Chance that a correct theory is called wrong, for each verdict of a comparison or of a figure."""
+"""Chance that a correct theory is called wrong, for each verdict of a comparison or of
+a figure.
+"""
 
 
 def limit_of(count: int = 1, freedom: float = np.inf, level: float = LEVEL) -> float:
-    """Standard errors that the largest of so many deviations exceeds with the given chance, at most.
+    """Standard errors that the largest of so many deviations exceeds with the given
+    chance, at most.
 
     >>> (
     ...     round(limit_of(), 3),
@@ -42,7 +47,8 @@ def limit_of(count: int = 1, freedom: float = np.inf, level: float = LEVEL) -> f
 
 
 def limit_of_curves(lengths: Array, points: Array, freedom: float) -> float:
-    """The same for the largest deviation of several curves, each with its length κ and its number of points.
+    """The same for the largest deviation of several curves, each with its length κ and
+    its number of points.
 
     >>> round(limit_of_curves([0.0], [200], 63), 3) == round(limit_of(freedom=63), 3)
     True
@@ -63,7 +69,7 @@ def limit_of_curves(lengths: Array, points: Array, freedom: float) -> float:
             else -freedom / 2 * np.log1p(c**2 / freedom)
         )
         return (
-            float(np.minimum(count * one, one + kappa / np.pi * np.exp(tail)).sum())
+            float(np.fmin(count * one, one + kappa / np.pi * np.exp(tail)).sum())
             - LEVEL
         )
 

@@ -1,8 +1,11 @@
-"""Roots and arcsines that stay differentiable, and fast, where the textbook ones are not.
+"""Roots and arcsines that stay differentiable, and fast, where the textbook ones are
+not.
 
-C^{1/2}:  dX solves X dX + dX X = dC, so dX_ij = dC_ij/(s_i + s_j) in the eigenbasis of C, whatever coincides there
-√x, arcsin x:  their derivatives are infinite at 0 and ±1; there they are taken as zero, the derivative along
-               directions that stay on the boundary (fields that coincide go on coinciding)
+    C^{1/2}        dX solves X dX + dX X = dC, so dX_ij = dC_ij/(s_i + s_j) in the
+                   eigenbasis of C, whatever coincides there
+    √x, arcsin x   their derivatives are infinite at 0 and ±1; there they are taken as
+                   zero, the derivative along directions that stay on the boundary
+                   (fields that coincide go on coinciding)
 """
 
 from __future__ import annotations
@@ -33,7 +36,9 @@ def root(x: Number, least: Number = 0.0) -> Array:
 
 
 def _arcsine_series() -> list[float]:
-    """Coefficients of arcsin(√z)/√z on 0 ≤ z ≤ ¼, in powers of 8z − 1: a Chebyshev interpolant."""
+    """Coefficients of arcsin(√z)/√z on 0 ≤ z ≤ ¼, in powers of 8z − 1: a Chebyshev
+    interpolant.
+    """
     y: Callable[[np.ndarray], np.ndarray] = lambda t: np.sqrt((t + 1) / 8)  # noqa: E731
     series: Any = np.polynomial.chebyshev.chebinterpolate(
         lambda t: np.arcsin(y(t)) / y(t), 14
@@ -54,7 +59,8 @@ def horner(coefficients: list[float], t: Number) -> Array:
 
 @jax.custom_jvp
 def arcsine(x: Number) -> Any:
-    """The arcsine of |x| ≤ 1, several times as fast as the library's; zero derivative at ±1.
+    """The arcsine of |x| ≤ 1, several times as fast as the library's; zero derivative
+    at ±1.
 
     >>> bool(
     ...     jnp.abs(
@@ -84,10 +90,11 @@ def _arcsine_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, 
 
 
 def symmetric_root(C: Real) -> Any:
-    """C^{1/2} of positive semidefinite matrices; rounding below zero is cut off. NumPy in, NumPy out.
+    """C^{1/2} of positive semidefinite matrices; rounding below zero is cut off. NumPy
+    in, NumPy out.
 
-    The derivative is that of the root wherever it exists, also where eigenvalues coincide; in directions that would
-    raise the rank of C it is taken as zero.
+    The derivative is that of the root wherever it exists, also where eigenvalues
+    coincide; in directions that would raise the rank of C it is taken as zero.
     """
     return host_root(C) if isinstance(C, np.ndarray) else _root(C)
 

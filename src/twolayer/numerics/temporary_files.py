@@ -1,8 +1,11 @@
-"""Files that exist for a moment, and what becomes of them when their process does not live to remove them.
+"""Files that exist for a moment, and what becomes of them when their process does not
+live to remove them.
 
-    .NAME-tlPLACE-PID-RANDOM.SUFFIX     removed by its process, or by the next one that writes there once PID is gone
+    .NAME-tlPLACE-PID-RANDOM.SUFFIX
+        removed by its process, or by the next one that writes there once PID is gone
 
-PLACE tells machines and their numbering of processes apart: only a process that would be seen if it lived is dead.
+PLACE tells machines and their numbering of processes apart: only a process that would
+be seen if it lived is dead.
 """
 
 from __future__ import annotations
@@ -46,7 +49,9 @@ def draft_of(target: Path) -> Path:
 
 @contextlib.contextmanager
 def passing(path: Path) -> Iterator[Path]:
-    """A file or folder that is renamed inside, or else does not outlive this block, nor an end at once."""
+    """A file or folder that is renamed inside, or else does not outlive this block, nor
+    an end at once.
+    """
     _own.add(path)
     try:
         yield path

@@ -1,8 +1,10 @@
-"""Numbers that JAX traces: what compiled code, `grad` and `vmap` put in place of a value that is not known yet.
+"""Numbers that JAX traces: what compiled code, `grad` and `vmap` put in place of a
+value that is not known yet.
 
-Descriptions accept them wherever a number is data (a coefficient of a law, a noise level, overlaps, a second layer);
-what can be checked of them, shapes, is checked, and values are taken on trust. JAX is not imported for it: where it has
-not been imported, nothing is traced.
+Descriptions accept them wherever a number is data (a coefficient of a law, a noise
+level, overlaps, a second layer); what can be checked of them, shapes, is checked, and
+values are taken on trust. JAX is not imported for it: where it has not been imported,
+nothing is traced.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Shapes of what crosses the borders of rooms; the tests check them at run time.
 
-    Q (p, p), M (p, k), a (p,) of a network, with any number of leading axes that they share
+    Q (p, p), M (p, k), a (p,) of a network,
+        with any number of leading axes that they share
 
-Arrays are those of JAX inside compiled code and those of NumPy on the host. What a loop carries is a tree of them.
+Arrays are those of JAX inside compiled code and those of NumPy on the host. What a loop
+carries is a tree of them.
 """
 
 from __future__ import annotations

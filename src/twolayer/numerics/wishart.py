@@ -1,12 +1,14 @@
 """Gram matrices of Gaussian vectors in many dimensions, without the vectors.
 
-    X (s × n) with iid N(0, 1) entries:   X Xᵀ = T Tᵀ in law,   T lower triangular (Bartlett),
+    X (s × n) with iid N(0, 1) entries:   X Xᵀ = T Tᵀ in law,
+        T lower triangular (Bartlett),
     T_ii² ~ χ²_{n−i+1},   T_il ~ N(0, 1) for l < i
 
-For n < 64 + s the plain s × n matrix of normals is used instead. A χ² with more degrees of freedom is its own
-quantile function at a normal, χ² = n·c(x)³, where c (nearly linear, Wilson–Hilferty) is a polynomial fitted to
-the exact quantiles: the distribution function is off by less than 1e-10 everywhere, four orders of magnitude
-below what 10⁹ draws could show.
+For n < 64 + s the plain s × n matrix of normals is used instead. A χ² with more degrees
+of freedom is its own quantile function at a normal, χ² = n·c(x)³, where c (nearly
+linear, Wilson–Hilferty) is a polynomial fitted to the exact quantiles: the distribution
+function is off by less than 1e-10 everywhere, four orders of magnitude below what 10⁹
+draws could show.
 """
 
 from __future__ import annotations
@@ -36,9 +38,9 @@ ASYMPTOTIC = 10_000
 
 def chi_square_quantile(n: float, x: np.ndarray) -> np.ndarray:
     """Quantile of χ²_n at probability Φ(x), n ≥ 64."""
-    if (
-        n < ASYMPTOTIC
-    ):  # beyond, SciPy's inverse loses its digits and the Cornish–Fisher series is exact to 1e-11
+    # beyond, SciPy's inverse loses its digits and the Cornish–Fisher series is exact to
+    # 1e-11
+    if n < ASYMPTOTIC:
         from scipy.special import (
             gammainccinv,
             gammaincinv,
@@ -73,7 +75,8 @@ def _fit(n: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class GramFactor:
-    """How to draw T with T Tᵀ = X Xᵀ in law, X a matrix of iid normals with s rows and n columns.
+    """How to draw T with T Tᵀ = X Xᵀ in law, X a matrix of iid normals with s rows and
+    n columns.
 
     Cost: O(s²) normals, independent of n.
     """
@@ -102,18 +105,24 @@ class GramFactor:
 
     @property
     def compiled(self) -> GramFactor:
-        """The factor that stands for all with the same `build`: the degrees of freedom are in the table alone."""
+        """The factor that stands for all with the same `build`: the degrees of freedom
+        are in the table alone.
+        """
         return GramFactor(self.rows, DIRECT + self.rows) if self.bartlett else self
 
     def table(self) -> np.ndarray:
-        """Coefficients (rows, DEGREE + 2) of the χ quantiles, with √n last; data for `build`."""
+        """Coefficients (rows, DEGREE + 2) of the χ quantiles, with √n last; data for
+        `build`.
+        """
         if not self.bartlett:
             return np.zeros((self.rows, DEGREE + 2))
         dof = [self.columns - i for i in range(self.rows)]
         return np.array([[*_fit(n), np.sqrt(n)] for n in dof])
 
     def build(self, normals: Real, table: Real) -> Real:
-        """T from normals (..., draws); leading axes of the table broadcast against those of the normals."""
+        """T from normals (..., draws); leading axes of the table broadcast against
+        those of the normals.
+        """
         if not self.bartlett:
             return normals.reshape((*normals.shape[:-1], *self.shape))
         s = self.rows
@@ -132,7 +141,9 @@ class GramFactor:
 
 
 class FactorGroup(NamedTuple):
-    """Factors of one form: rows, width of T, whether they are triangular, and how many there are."""
+    """Factors of one form: rows, width of T, whether they are triangular, and how many
+    there are.
+    """
 
     rows: int
     width: int
@@ -151,9 +162,11 @@ class FactorGroup(NamedTuple):
 
 @dataclass(frozen=True)
 class GramFactors:
-    """Several independent `GramFactor`, of equal rows and increasing columns, drawn together in groups of one form.
+    """Several independent `GramFactor`, of equal rows and increasing columns, drawn
+    together in groups of one form.
 
-    Plain matrices are as wide as the next power of two of their columns; the others columns are zero.
+    Plain matrices are as wide as the next power of two of their columns; the others
+    columns are zero.
 
     >>> factors = GramFactors.of(2, [3, 4, 500, 900])
     >>> [(group.width, group.members) for group in factors.groups]
@@ -195,7 +208,9 @@ class GramFactors:
         return sum(group.members * group.draws for group in self.groups)
 
     def tables(self, columns: Sequence[int]) -> tuple[np.ndarray, ...]:
-        """Of each group, the tables of its factors, or which of their columns count; data for `build`."""
+        """Of each group, the tables of its factors, or which of their columns count;
+        data for `build`.
+        """
         found, at = [], 0
         for group in self.groups:
             own = columns[at : at + group.members]
@@ -247,6 +262,8 @@ def factor_from(factor: GramFactor, normals: np.ndarray) -> np.ndarray:
 def draw_factor(
     seed: int, role: random.Role, rows: int, columns: int, runs: np.ndarray
 ) -> np.ndarray:
-    """One T for each run, (runs, rows, width), as NumPy array; width = min(rows, columns)."""
+    """One T for each run, (runs, rows, width), as NumPy array; width = min(rows,
+    columns).
+    """
     factor = GramFactor(rows, columns)
     return factor_from(factor, random.host_normal(seed, role, factor.draws, runs))
