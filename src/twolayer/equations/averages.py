@@ -1,16 +1,23 @@
-"""What the equations of motion need from the fields: five averages, and the engines that compute them.
+"""What the equations of motion need from the fields: five averages, and the engines
+that compute them.
 
-psi_jr = a_j E[σ'(λ_j) λ*_r e]    phi_jl = a_j E[σ'(λ_j) λ_l e]    chi_jl = a_j a_l E[σ'(λ_j) σ'(λ_l) e²]
-second_j = E[e σ(λ_j)]            excess_risk = ½ E[(E[y|z] − f)²],    E[y|z] = h unless labels are flipped
+    psi_jr = a_j E[σ'(λ_j) λ*_r e]
+    phi_jl = a_j E[σ'(λ_j) λ_l e]
+    chi_jl = a_j a_l E[σ'(λ_j) σ'(λ_l) e²]
+    second_j = E[e σ(λ_j)]
+    excess_risk = ½ E[(E[y|z] − f)²],    E[y|z] = h unless labels are flipped
 
-and, for those who carry the rows themselves, the mean gradient as a combination of them (Stein):
+and, for those who carry the rows themselves, the mean gradient as a combination of them
+(Stein):
 
-a_j E[σ'(λ_j) e z] = Σ_l own_jl w_l + Σ_r star_jr w*_r
+    a_j E[σ'(λ_j) e z] = Σ_l own_jl w_l + Σ_r star_jr w*_r
 
-An `Engine` is chosen once, on the host (engines.py); from then on it is a pytree and a pure function (Q, M, a, Δ) →
-Averages for jit, vmap and grad. Its derivatives with respect to Q, M and a are those of the averages, in forward and in
-reverse mode. Where fields coincide, averages of kinked activations have a cusp: the derivative is then that along
-directions in which they go on coinciding. Sampled averages drop derivatives in directions that raise the rank of Q⊥.
+An `Engine` is chosen once, on the host (engines.py); from then on it is a pytree and a
+pure function (Q, M, a, Δ) → Averages for jit, vmap and grad. Its derivatives with
+respect to Q, M and a are those of the averages, in forward and in reverse mode. Where
+fields coincide, averages of kinked activations have a cusp: the derivative is then that
+along directions in which they go on coinciding. Sampled averages drop derivatives in
+directions that raise the rank of Q⊥.
 """
 
 from __future__ import annotations
@@ -26,7 +33,9 @@ __all__ = ["Averages", "Engine", "Gradient"]
 
 
 class Averages(NamedTuple):
-    """The averages at one point (Q, M, a), as arrays (p, k), (p, p), (p, p), (p,), ()."""
+    """The averages at one point (Q, M, a), as arrays (p, k), (p, p), (p, p),
+    (p,), ().
+    """
 
     psi: Numbers
     phi: Numbers
@@ -36,7 +45,9 @@ class Averages(NamedTuple):
 
 
 class Gradient(NamedTuple):
-    """Coefficients (p, p) and (p, k) of the mean gradient in the rows of student and target, and second (p,)."""
+    """Coefficients (p, p) and (p, k) of the mean gradient in the rows of student and
+    target, and second (p,).
+    """
 
     own: Numbers
     star: Numbers
@@ -61,7 +72,9 @@ class Engine(eqx.Module):
 
     @abc.abstractmethod
     def work(self, p: int) -> float:
-        """Terms of one evaluation: elementary function values, about 5 ns each on one core."""
+        """Terms of one evaluation: elementary function values, about 5 ns each on one
+        core.
+        """
 
     def irreducible(self, noise: Number) -> Number:
         """½ E Var(y|z), what the risk contains beyond the excess risk."""

@@ -1,11 +1,14 @@
-"""Where rows lie when inputs have blocks: coordinates along the target's parts first, then what each block has beside.
+"""Where rows lie when inputs have blocks: coordinates along the target's parts first,
+then what each block has beside.
 
-    W = ( A⁽¹⁾ … A⁽ᵇ⁾ | B⁽¹⁾ | … | B⁽ᵇ⁾ ),    M⁽ⁱ⁾ = A⁽ⁱ⁾ L⁽ⁱ⁾ᵀ,    Q⁽ⁱ⁾ = A⁽ⁱ⁾ A⁽ⁱ⁾ᵀ + B⁽ⁱ⁾ B⁽ⁱ⁾ᵀ,    P⁽ⁱ⁾ = L⁽ⁱ⁾ L⁽ⁱ⁾ᵀ
+    W = ( A⁽¹⁾ … A⁽ᵇ⁾ | B⁽¹⁾ | … | B⁽ᵇ⁾ ),    M⁽ⁱ⁾ = A⁽ⁱ⁾ L⁽ⁱ⁾ᵀ,
+        Q⁽ⁱ⁾ = A⁽ⁱ⁾ A⁽ⁱ⁾ᵀ + B⁽ⁱ⁾ B⁽ⁱ⁾ᵀ,    P⁽ⁱ⁾ = L⁽ⁱ⁾ L⁽ⁱ⁾ᵀ
     a coordinate of block i of an input is √s_i ξ,    λ* = x_A Lᵀ with L = (L⁽¹⁾ … L⁽ᵇ⁾)
 
-Explicit vectors hold all d_i coordinates of a block. The chain holds k_i + c_i of them, k_i = rank P⁽ⁱ⁾, and what a
-batch adds in the other n_i = d_i − k_i − c_i has a Gram matrix of Wishart law: C T⁽ⁱ⁾ with one C for all blocks and
-factors T⁽ⁱ⁾ that are independent. Blocks of at most k_i + c_i dimensions are held whole and need no factor.
+Explicit vectors hold all d_i coordinates of a block. The chain holds k_i + c_i of them,
+k_i = rank P⁽ⁱ⁾, and what a batch adds in the other n_i = d_i − k_i − c_i has a Gram
+matrix of Wishart law: C T⁽ⁱ⁾ with one C for all blocks and factors T⁽ⁱ⁾ that are
+independent. Blocks of at most k_i + c_i dimensions are held whole and need no factor.
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ class BlockLayout:
     def of(
         cls, inputs: Inputs, P: np.ndarray, dim: int, most: int | None = None
     ) -> BlockLayout:
-        """All coordinates at dimension d, or ``most`` of a block beside the target's; those held whole come first."""
+        """All coordinates at dimension d, or ``most`` of a block beside the target's;
+        those held whole come first.
+        """
         sizes = inputs.sizes(dim)
         frames = [frame_of(np.asarray(one, float).tobytes(), len(one)) for one in P]
         check_room("start", sizes, [L.shape[1] for L in frames])
@@ -71,7 +76,9 @@ class BlockLayout:
 
     @property
     def outside(self) -> tuple[int, ...]:
-        """n_i of the blocks that are not held whole, in their order, which is that of n_i."""
+        """n_i of the blocks that are not held whole, in their order, which is that of
+        n_i.
+        """
         left = (
             self.sizes[i] - self.frames[i].shape[1] - self.own[i] for i in self.order
         )

@@ -1,12 +1,17 @@
-"""Inputs with blocks: the fields see one sum of Gram matrices, and every block moves by its own share of the push.
+"""Inputs with blocks: the fields see one sum of Gram matrices, and every block moves by
+its own share of the push.
 
-    Ω = Σ_i s_i Ω⁽ⁱ⁾,    E[g x⁽ⁱ⁾ᵀ] = s_i H U⁽ⁱ⁾,    H = E[∂g/∂u] = (H_λ, H_*),    U = (W; W*)
+    Ω = Σ_i s_i Ω⁽ⁱ⁾,    E[g x⁽ⁱ⁾ᵀ] = s_i H U⁽ⁱ⁾,    H = E[∂g/∂u] = (H_λ, H_*),
+        U = (W; W*)
     dM⁽ⁱ⁾/dt = f s_i (H_λ M⁽ⁱ⁾ + H_* P⁽ⁱ⁾) − Nλf M⁽ⁱ⁾
-    dQ⁽ⁱ⁾/dt = f s_i (H_λ Q⁽ⁱ⁾ + H_* M⁽ⁱ⁾ᵀ) + (…)ᵀ − 2Nλf Q⁽ⁱ⁾ + f² (γ/(N n_b)) s_i (d_i/d) chi
-    projected, spherical:  norms are Euclidean, Σ_i Q⁽ⁱ⁾_jj, so that blocks exchange weight
+    dQ⁽ⁱ⁾/dt = f s_i (H_λ Q⁽ⁱ⁾ + H_* M⁽ⁱ⁾ᵀ) + (…)ᵀ − 2Nλf Q⁽ⁱ⁾
+        + f² (γ/(N n_b)) s_i (d_i/d) chi
+    projected, spherical:
+        norms are Euclidean, Σ_i Q⁽ⁱ⁾_jj, so that blocks exchange weight
 
-Labels, errors and averages know Ω alone: whatever gaussian/ computes stays as it is. H is what an engine calls the mean
-gradient as a combination of the rows, and no Gram matrix is inverted.
+Labels, errors and averages know Ω alone: whatever gaussian/ computes stays as it is. H
+is what an engine calls the mean gradient as a combination of the rows, and no Gram
+matrix is inverted.
 """
 
 from __future__ import annotations
@@ -59,7 +64,9 @@ def field_overlaps(variance: Real, x: Real) -> Real:
 
 
 def pulls(blocks: Blocks, y: Overlap, gradient: Gradient) -> tuple[Numbers, Numbers]:
-    """s_i (H_λ M⁽ⁱ⁾ + H_* P⁽ⁱ⁾) and s_i (H_λ Q⁽ⁱ⁾ + H_* M⁽ⁱ⁾ᵀ). Cost O(b p² (p + k))."""
+    """s_i (H_λ M⁽ⁱ⁾ + H_* P⁽ⁱ⁾) and s_i (H_λ Q⁽ⁱ⁾ + H_* M⁽ⁱ⁾ᵀ). Cost O(b p² (p +
+    k)).
+    """
     s = blocks.variance[:, None, None]
     star = s * (gradient.own @ y.M + gradient.star @ blocks.P)
     return star, s * (gradient.own @ y.Q + gradient.star @ y.M.swapaxes(-1, -2))

@@ -1,11 +1,13 @@
 """The increment kernel: what one sample does to the weights.
 
     g_j = a_j σ'(λ_j) e,    e = y − f (squared loss)  or  e = y (correlation loss)
-    W ← W + (lr/N) ḡ,    ḡ = mean_ν g^ν (z^ν)ᵀ;        a ← a + (lr/N) mean_ν e^ν σ(λ^ν)   if the second layer is trained
+    W ← W + (lr/N) ḡ,    ḡ = mean_ν g^ν (z^ν)ᵀ;        a ← a + (lr/N) mean_ν e^ν σ(λ^ν)
+        if the second layer is trained
 
-Every method follows from g and the fields: the step itself in d dimensions (Vectors) or in an orthonormal basis
-of the few directions that matter (Chain), its mean (ODE) and its covariance. A rule (task/rules.py) may put another ĝ
-in the place of g. What else a step does is in optimiser_step.py.
+Every method follows from g and the fields: the step itself in d dimensions (Vectors) or
+in an orthonormal basis of the few directions that matter (Chain), its mean (ODE) and
+its covariance. A rule (task/rules.py) may put another ĝ in the place of g. What else a
+step does is in optimiser_step.py.
 """
 
 from __future__ import annotations
@@ -31,9 +33,11 @@ __all__ = ["Kernel", "Push", "Sample", "kernel_of"]
 
 
 class Sample(NamedTuple):
-    """Fields of a batch, λ (n, p) and λ* (n, k), and what is done to its labels; for rules also |z|²/d and z·z'/d.
+    """Fields of a batch, λ (n, p) and λ* (n, k), and what is done to its labels; for
+    rules also |z|²/d and z·z'/d.
 
-    Where these are not known they are those of the limit, 1 and δ. ``key`` is for rules that draw random numbers.
+    Where these are not known they are those of the limit, 1 and δ. ``key`` is for rules
+    that draw random numbers.
     """
 
     student: Float[Real, "n p"]
@@ -45,7 +49,9 @@ class Sample(NamedTuple):
 
 
 class Push(NamedTuple):
-    """What a batch does to the two layers, sample by sample: g (n, p) and e σ(λ) (n, p)."""
+    """What a batch does to the two layers, sample by sample: g (n, p) and e σ(λ) (n,
+    p).
+    """
 
     first: Float[Real, "n p"]
     second: Float[Real, "n p"]
@@ -53,7 +59,9 @@ class Push(NamedTuple):
 
 @dataclass(frozen=True)
 class Kernel:
-    """g as a function of the fields; hashable, so that compiled code can be shared between runs."""
+    """g as a function of the fields; hashable, so that compiled code can be shared
+    between runs.
+    """
 
     activation: Activation
     target: Target

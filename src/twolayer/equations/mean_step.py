@@ -1,24 +1,29 @@
 """The mean of one step, iterated: a deterministic map of the overlaps.
 
     M' = s M + η psi,    η = lr/p,  s = 1 − lr·λ
-    Q' = s² Q + s η (phi + phiᵀ) + η² [ (d/n_b) chi + (chi₂ − (p+k) chi)/n_b + (1 − 1/n_b) v Ω⁺ vᵀ ],    v = (phi, psi)
+    Q' = s² Q + s η (phi + phiᵀ) + η² [ (d/n_b) chi + (chi₂ − (p+k) chi)/n_b + (1
+        − 1/n_b) v Ω⁺ vᵀ ],    v = (phi, psi)
 
-v Ω⁺ vᵀ is what pairs of different samples give: E[g_j z]·E[g_l z]. chi₂ = E[g gᵀ uᵀΩ⁺u], u = (λ, λ*), is the part of
-‖z‖² that is correlated with the fields. Spherical: s_j → s_j − η phi_jj/Q_jj, and each sample's gradient is tangent in
-chi₂. Projected and spherical: rows are then divided by the square root of their mean Q'_jj, with the second-order terms
-of the ratio,
+v Ω⁺ vᵀ is what pairs of different samples give: E[g_j z]·E[g_l z]. chi₂ = E[g gᵀ
+uᵀΩ⁺u], u = (λ, λ*), is the part of ‖z‖² that is correlated with the fields. Spherical:
+s_j → s_j − η phi_jj/Q_jj, and each sample's gradient is tangent in chi₂. Projected and
+spherical: rows are then divided by the square root of their mean Q'_jj, with the
+second-order terms of the ratio,
 
-    E[M'/√Q'] = M̄ (1 + ⅜ Var Q') − ½ Cov(M', Q')        in units where the mean norm is one.
+    E[M'/√Q'] = M̄ (1 + ⅜ Var Q') − ½ Cov(M', Q')
+        in units where the mean norm is one.
 
-With momentum the rows of the step before are carried along: W' = (s + β) W − β W_previous + η ḡ. Nesterov's gradients
-are taken at the overlaps of Y = (1 + β) W − β W_previous, whose rows have the place of W in T.
+With momentum the rows of the step before are carried along: W' = (s + β) W − β
+W_previous + η ḡ. Nesterov's gradients are taken at the overlaps of Y = (1 + β) W − β
+W_previous, whose rows have the place of W in T.
 
-Everything is written as W' = T (W, W_previous, W*) + noise, with D = v Ω⁺ = E[∂g/∂u] in T and the Gram matrix of the
-noise added, so Q' is positive for every Ω, singular or not. Fluctuations follow the linearised map,
-S' = J S Jᵀ + noise of one step.
+Everything is written as W' = T (W, W_previous, W*) + noise, with D = v Ω⁺ = E[∂g/∂u] in
+T and the Gram matrix of the noise added, so Q' is positive for every Ω, singular or
+not. Fluctuations follow the linearised map, S' = J S Jᵀ + noise of one step.
 
-Cost per step: the averages, O((p + k)³), with the terms of a finite dimension nodes · p (p + k), and with fluctuations
-2F steps on 2¹³ points and nodes · F², F = p k + p (p + 1)/2.
+Cost per step: the averages, O((p + k)³), with the terms of a finite dimension parts ·
+p² (p + k), and with fluctuations 2F steps on 2¹³ points and parts · F², F = p k + p (p
++ 1)/2.
 """
 
 from __future__ import annotations
@@ -45,7 +50,7 @@ from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, S
 from twolayer.task.schedule_factors import Clock, Tempo
 
 if TYPE_CHECKING:
-    from twolayer.gaussian.step_fluctuations import StepNodes
+    from twolayer.gaussian.step_fluctuations import StepSamples
 
 __all__ = ["MeanStep", "Rows", "Terms", "Weights"]
 
@@ -53,7 +58,9 @@ DIFFERENCE = 1e-4  # of the central differences of the linearised map
 
 
 class Terms(NamedTuple):
-    """Which terms beyond the averages are wanted: finite dimension, means of ratios, fluctuations."""
+    """Which terms beyond the averages are wanted: finite dimension, means of ratios,
+    fluctuations.
+    """
 
     finite: bool = False
     ratio: bool = False
@@ -61,9 +68,11 @@ class Terms(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Gram matrix of the rows (W, and W_previous with momentum), their overlaps with W*, the second layer(s).
+    """Gram matrix of the rows (W, and W_previous with momentum), their overlaps with
+    W*, the second layer(s).
 
-    ``spread`` is d times the covariance of the packed (M, Q, a), if it is followed; ``clock`` goes with schedules.
+    ``spread`` is d times the covariance of the packed (M, Q, a), if it is followed;
+    ``clock`` goes with schedules.
     """
 
     gram: Numbers
@@ -74,7 +83,9 @@ class Rows(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step of the means: new rows, T·(Gram matrix of all rows), T, chi, 1/norms, and what the nodes saw."""
+    """A step of the means: new rows, T·(Gram matrix of all rows), T, chi, 1/norms, and
+    what the nodes saw.
+    """
 
     rows: Any
     with_all: Any
@@ -85,7 +96,9 @@ class Step(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """The weights d/n_b of chi and 1/n_b of single samples, whether pairs count, and Δ."""
+    """The weights d/n_b of chi and 1/n_b of single samples, whether pairs count,
+    and Δ.
+    """
 
     norm: Number
     single: Number
@@ -102,7 +115,7 @@ class MeanStep(eqx.Module):
     P: np.ndarray
     form: Form = eqx.field(static=True)
     terms: Terms = eqx.field(static=True)
-    nodes: StepNodes | None
+    samples: StepSamples | None
     light: Engine | None  # averages good enough for the linearised map
     tempo: Tempo | None = None
 
@@ -130,7 +143,8 @@ class MeanStep(eqx.Module):
         """One step with the rates and the batch at the clocks before it."""
         assert y.clock is not None and self.tempo is not None
         f, n = self.tempo(y.clock)
-        # what follows is compiled as if these were numbers from outside: a factor of one changes no bit
+        # what follows is compiled as if these were numbers from outside: a factor of
+        # one changes no bit
         numbers = (
             self.rates.step * f,
             self.rates.decay * f,
@@ -148,16 +162,21 @@ class MeanStep(eqx.Module):
         )
 
     def aimed(self, y: Rows) -> tuple[Overlap, Real]:
-        """Overlaps at which gradients are taken, and their rows as combinations of those carried."""
+        """Overlaps at which gradients are taken, and their rows as combinations of
+        those carried.
+        """
         now = self.overlaps(y)
         p = len(now.Q)
         own: Real = jnp.eye(p, len(y.gram))
         if not self.form.nesterov:
             return now, own
         own = ahead(self.rates, own, jnp.eye(p, len(y.gram), p))
-        return Overlap(
-            own @ y.gram @ own.T, own @ y.star, ahead(self.rates, y.a[:p], y.a[p:])
-        ), own
+        return (
+            Overlap(
+                own @ y.gram @ own.T, own @ y.star, ahead(self.rates, y.a[:p], y.a[p:])
+            ),
+            own,
+        )
 
     def mean(self, y: Rows, engine: Engine) -> Step:
         """One step of the means, with the averages of an engine."""
@@ -188,7 +207,8 @@ class MeanStep(eqx.Module):
         T = combine(self.rates, own, push, before, normal)
         with_all = T @ jnp.block([[y.gram, y.star], [y.star.T, self.P]])
 
-        # pairs of samples, tangent where gradients are, and from each sample alone the random part
+        # pairs of samples, tangent where gradients are, and from each sample alone the
+        # random part
         pairs = v @ D.T
         if normal is not None:
             cross = normal[:, None] * average.phi.T
@@ -197,10 +217,10 @@ class MeanStep(eqx.Module):
             weights.norm * average.chi
             - jnp.where(weights.pairs, weights.single, 1.0) * pairs
         )
-        seen = None if self.nodes is None else self.nodes.visit(now, weights.noise)
+        seen = None if self.samples is None else self.samples.parts(now, weights.noise)
         if self.terms.finite:
-            assert self.nodes is not None and seen is not None
-            extra = extra + weights.single * self.nodes.finite_dimension(now, seen)
+            assert self.samples is not None and seen is not None
+            extra = extra + weights.single * self.samples.finite_dimension(now, seen)
         new_Q = with_all @ T.T + eta**2 * (extra + extra.T) / 2
         new_Q = (new_Q + new_Q.T) / 2
 
@@ -228,9 +248,12 @@ class MeanStep(eqx.Module):
         )
 
     def around(self, now: Overlap, step: Step) -> tuple[Any, ...]:
-        """Arguments of the covariances: fields of the mean new rows, their overlaps with W, η d/n_b, χ and Γ."""
+        """Arguments of the covariances: the mean new rows, their overlaps with W, η
+        d/n_b, χ and Γ.
+        """
+        assert self.samples is not None
         p, eta = len(now.Q), self.rates.step
-        rho = step.seen.student @ step.T[:, :p].T + step.seen.target @ step.T[:, p:].T
+        rho = step.T @ jnp.concatenate(self.samples.rows(now))
         norm = self.weights.norm
         gamma = eta**2 * norm * step.chi / 2
         return now, step.seen, rho, step.with_all[:, :p].T, eta * norm, step.chi, gamma
@@ -239,22 +262,23 @@ class MeanStep(eqx.Module):
         self, now: Overlap, step: Step, Q: Gram, M: Cross
     ) -> tuple[Numbers, Numbers]:
         """Means of the ratios M'/√Q' and Q'_jl/√(Q'_jj Q'_ll) to second order."""
-        assert self.nodes is not None
+        assert self.samples is not None
         s, size = step.scale, self.rates.step**2 * self.weights.single
-        own = self.nodes.own_covariance(*self.around(now, step))
+        own = self.samples.own_covariance(*self.around(now, step))
         M_own, Q_own = (
             own.M * size * s[:, None] ** 3,
             own.Q * size * s[:, None] ** 3 * s,
         )
         norms = own.norms * size * s[:, None] ** 2 * s**2
         v = 3 / 8 * jnp.diagonal(norms)
-        return Q * (1 + v[:, None] + v + norms / 4) - (Q_own + Q_own.T) / 2, M * (
-            1 + v[:, None]
-        ) - M_own / 2
+        return (
+            Q * (1 + v[:, None] + v + norms / 4) - (Q_own + Q_own.T) / 2,
+            M * (1 + v[:, None]) - M_own / 2,
+        )
 
     def _spread(self, y: Rows, step: Step) -> Numbers:
         """Covariance of the packed (M, Q, a) after the step, in units of 1/d."""
-        assert self.nodes is not None and self.light is not None
+        assert self.samples is not None and self.light is not None
         now, engine, trained = self.overlaps(y), self.light, self.form.trained
         p, k = now.M.shape
         x, height = pack(*now, trained), jnp.eye(y.spread.shape[0]) * DIFFERENCE
@@ -272,7 +296,7 @@ class MeanStep(eqx.Module):
             lambda h: (after(x + h) - after(x - h)) / (2 * DIFFERENCE), height
         )
         kick = (
-            self.nodes.covariance(trained, *self.around(now, step))
+            self.samples.covariance(trained, *self.around(now, step))
             * self.rates.step**2
             * self.weights.norm
         )

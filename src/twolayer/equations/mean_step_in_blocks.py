@@ -1,15 +1,18 @@
 """The mean of one step where inputs have blocks, iterated.
 
     M⁽ⁱ⁾' = κ M⁽ⁱ⁾ + η R_*⁽ⁱ⁾,    R⁽ⁱ⁾ = s_i H Ω⁽ⁱ⁾ = (R_λ⁽ⁱ⁾, R_*⁽ⁱ⁾),    κ = 1 − lr·λ
-    Q⁽ⁱ⁾' = κ² Q⁽ⁱ⁾ + κ η (R_λ⁽ⁱ⁾ + R_λ⁽ⁱ⁾ᵀ) + η² [ E[g gᵀ |x⁽ⁱ⁾|²]/n_b + (1 − 1/n_b) s_i² H Ω⁽ⁱ⁾ Hᵀ ]
+    Q⁽ⁱ⁾' = κ² Q⁽ⁱ⁾ + κ η (R_λ⁽ⁱ⁾ + R_λ⁽ⁱ⁾ᵀ) + η² [ E[g gᵀ |x⁽ⁱ⁾|²]/n_b + (1
+        − 1/n_b) s_i² H Ω⁽ⁱ⁾ Hᵀ ]
     E[g gᵀ |x⁽ⁱ⁾|²] = s_i d_i chi + s_i² E[g gᵀ (uᵀ Ω⁺ Ω⁽ⁱ⁾ Ω⁺ u − tr Ω⁺ Ω⁽ⁱ⁾)]
 
-The last term is of order one: it is what |x⁽ⁱ⁾|² has to do with the fields. In coordinates u = Λ ξ it is the quadratic
-form ξᵀ Λ⁺ Ω⁽ⁱ⁾ Λ⁺ᵀ ξ, never larger than ξ²/s_i. Spherical: s_i H U⁽ⁱ⁾ loses c_j w_j⁽ⁱ⁾, c_j = phi_jj/|w_j|². Projected
-and spherical: rows are divided by the root of their mean squared norm over all blocks. Free steps are exact, the others
-up to terms of order 1/d of that of chi.
+The last term is of order one: it is what |x⁽ⁱ⁾|² has to do with the fields. In
+coordinates u = Λ ξ it is the quadratic form ξᵀ Λ⁺ Ω⁽ⁱ⁾ Λ⁺ᵀ ξ, never larger than ξ²/s_i.
+Spherical: s_i H U⁽ⁱ⁾ loses c_j w_j⁽ⁱ⁾, c_j = phi_jj/|w_j|². Projected and spherical:
+rows are divided by the root of their mean squared norm over all blocks. Free steps are
+exact, the others up to terms of order 1/d of that of chi.
 
-Cost per step: the averages, O(b p² (p + k)), and nodes · b (p + k)² for the terms of a finite dimension.
+Cost per step: the averages, O(b p² (p + k)), and parts · b p² (p + k) for the terms of
+a finite dimension.
 """
 
 from __future__ import annotations
@@ -26,19 +29,16 @@ from twolayer.equations.state import Overlap
 from twolayer.numerics.types import Number, Numbers, Real
 
 if TYPE_CHECKING:
-    from twolayer.gaussian.single_samples import Visited
+    from twolayer.gaussian.sample_parts import Parts
 
 __all__ = ["BlockMeanStep", "whitened"]
 
 CUT = 1e-7  # directions of Ω below this fraction of the largest are rounding
 
 
-def whitened(
-    blocks: Blocks, y: Overlap, rows: tuple[Numbers, Numbers], L: Numbers
-) -> tuple[Numbers, Numbers]:
-    """Λ⁺ (n, p + k), where fields are Λ ξ, and Ω⁽ⁱ⁾ (b, p + k, p + k); ``rows`` are A and B of the fields."""
-    beside = jnp.zeros((len(L), rows[1].shape[1]))
-    inverse = jnp.linalg.pinv(jnp.block([[*rows], [L, beside]]), rtol=CUT)
+def whitened(blocks: Blocks, y: Overlap, fields: Numbers) -> tuple[Numbers, Numbers]:
+    """Λ⁺ (n, p + k), where ``fields`` are Λ ξ, and Ω⁽ⁱ⁾ (b, p + k, p + k)."""
+    inverse = jnp.linalg.pinv(fields, rtol=CUT)
     top = jnp.concatenate([y.Q, y.M], axis=2)
     return inverse, jnp.concatenate(
         [top, jnp.concatenate([y.M.swapaxes(1, 2), blocks.P], axis=2)], axis=1
@@ -46,7 +46,9 @@ def whitened(
 
 
 class BlockMeanStep(MeanStep):
-    """y ← the mean of y after one step; the rows of y have an axis of blocks before the last two."""
+    """y ← the mean of y after one step; the rows of y have an axis of blocks before the
+    last two.
+    """
 
     blocks: Blocks | None = None
 
@@ -86,7 +88,7 @@ class BlockMeanStep(MeanStep):
         keep = self.rates.shrink
         extra = weights.norm * (s * blocks.share[:, None, None]) * average.chi
         extra = extra + jnp.where(weights.pairs, 1.0 - weights.single, 0.0) * pairs
-        seen = None if self.nodes is None else self.nodes.visit(now, weights.noise)
+        seen = None if self.samples is None else self.samples.parts(now, weights.noise)
         if self.terms.finite:
             extra = extra + weights.single * self._lengths(here, now, seen)
         cross = keep * eta * own
@@ -102,36 +104,36 @@ class BlockMeanStep(MeanStep):
         rows = Rows(new_Q * scale[:, None] * scale, new_M * scale[:, None], a)
         return Step(rows, None, jnp.zeros(()), average.chi, scale, seen)
 
-    def _lengths(self, y: Overlap, fields: Overlap, at: Visited | None) -> Numbers:
+    def _lengths(self, y: Overlap, fields: Overlap, at: Parts | None) -> Numbers:
         """s_i² E[g gᵀ (uᵀ Ω⁺ Ω⁽ⁱ⁾ Ω⁺ u − tr Ω⁺ Ω⁽ⁱ⁾)], (b, p, p)."""
-        assert self.nodes is not None and at is not None
-        inverse, omega = whitened(
-            self.several, y, self.nodes.rows(fields), self.nodes.L
-        )
+        assert self.samples is not None and at is not None
+        rows = jnp.concatenate(self.samples.rows(fields))
+        inverse, omega = whitened(self.several, y, rows)
         form = inverse @ omega @ inverse.T
-        length = (
-            jnp.einsum("na,iab,nb->in", at.xi, form, at.xi)
-            - jnp.trace(form, axis1=1, axis2=2)[:, None]
-        )
-        weighted = (at.weights * length)[:, :, None] * at.g
-        return self.several.variance[:, None, None] ** 2 * (
-            weighted.swapaxes(1, 2) @ at.g
-        )
+        trace = jnp.trace(form, axis1=1, axis2=2)[:, None, None]
+        weights, pull = at.pulls()
+        weighted = jnp.einsum("v,vja,iab->vijb", weights, pull, form)
+        length = jnp.einsum("vijb,vlb->ijl", weighted, pull) - trace * at.mean.pair
+        return self.several.variance[:, None, None] ** 2 * length
 
     def fluctuation(self, y: Rows, loudest: Number) -> Numbers:
-        """Standard deviation of the squared norms after a step, relative to them: 2η g λ + η² |x|² g²/n_b of a sample.
+        """Standard deviation of the squared norms after a step, relative to them: 2η g
+        λ + η² |x|² g²/n_b of a sample.
 
         ``loudest`` is the largest f²/b of a schedule.
         """
-        assert self.nodes is not None
-        at = self.nodes.visit(self.overlaps(y), self.weights.noise)
+        assert self.samples is not None
+        now = self.overlaps(y)
+        rows, at = self.samples.rows(now), self.samples.parts(now, self.weights.noise)
         trace = (self.several.variance * self.several.share).sum()
         eta = self.rates.step * jnp.sqrt(loudest)
-        X = 2 * eta * at.g * at.student + eta**2 * self.weights.norm * trace * at.g**2
-        variance = self.weights.single * (at.weights @ (X - at.weights @ X) ** 2)
-        rows = self.mean(y, self.engine)
+        square = jnp.diagonal(at.pair, axis1=1, axis2=2)
+        X = 2 * eta * jnp.einsum("vja,ja->vj", at.pull, rows.own)
+        X = X + eta**2 * self.weights.norm * trace * square
+        variance = self.weights.single * (at.weights @ X**2)
+        step = self.mean(y, self.engine)
         return (
-            jnp.sqrt(variance) * rows.scale**2
+            jnp.sqrt(variance) * step.scale**2
             if self.form.normalises
-            else jnp.sqrt(variance) / self.norms(rows.rows)
+            else jnp.sqrt(variance) / self.norms(step.rows)
         )

@@ -1,19 +1,26 @@
-"""The step: what the optimiser does with a push, written once, as a discrete step and as its limit.
+"""The step: what the optimiser does with a push, written once, as a discrete step and
+as its limit.
 
-    W ← κ W + η ḡ + β (W − W₋),    a ← a + η₂ s̄ + β (a − a₋),        η = lr/N,  η₂ = second_lr/N,  κ = 1 − lr·λ
+    W ← κ W + η ḡ + β (W − W₋),    a ← a + η₂ s̄ + β (a − a₋),        η = lr/N,
+        η₂ = second_lr/N,  κ = 1 − lr·λ
     Nesterov:  Y = W + β (W − W₋),  W ← κ Y + η ḡ(Y),  and a alike
-    spherical: κ_j → κ_j − η ⟨w_j, ḡ_j⟩/⟨w_j, w_j⟩ (tangent);    projected, spherical: rows divided by their norms
-    average of the iterates, looked at and never used:  x̄ ← (1 − w) x̄ + w x,   w = 1/(number of them) or constant
+    spherical: κ_j → κ_j − η ⟨w_j, ḡ_j⟩/⟨w_j, w_j⟩ (tangent);
+        projected, spherical: rows divided by their norms
+    average of the iterates, looked at and never used:  x̄ ← (1 − w) x̄ + w x,
+        w = 1/(number of them) or constant
 
-    lr → 0:   dW = f ḡ − Nλf W,   da = ρf s̄,   dQ gains f² (γ/(N n_b)) chi,   per time t = lr·step/N
+    lr → 0:   dW = f ḡ − Nλf W,   da = ρf s̄,   dQ gains f² (γ/(N n_b)) chi,
+        per time t = lr·step/N
               f = 1/(1 − β),   ρ = second_lr/lr
     projected, spherical: dQ_jl − ½ Q_jl (dQ_jj + dQ_ll),  dM_jr − ½ M_jr dQ_jj
 
-ḡ and s̄ are the means of g zᵀ and e σ(λ) over the batch (increment_kernel.py). The step acts on rows in any coordinates
-that are linear in the weights: vectors of R^d, an orthonormal basis of the few directions that matter, coefficients of
-a mean step, or particles. With schedules lr and n_b are those at the clocks before the step, which are then part of the
-state; a flow runs in the time τ of the rate without its schedule, and everything in it gains a factor. No other file
-knows momentum, decay, schedules or geometry.
+ḡ and s̄ are the means of g zᵀ and e σ(λ) over the batch (increment_kernel.py). The step
+acts on rows in any coordinates that are linear in the weights: vectors of R^d, an
+orthonormal basis of the few directions that matter, coefficients of a mean step, or
+particles. With schedules lr and n_b are those at the clocks before the step, which are
+then part of the state; a flow runs in the time τ of the rate without its schedule, and
+everything in it gains a factor. No other file knows momentum, decay, schedules or
+geometry.
 """
 
 from __future__ import annotations
@@ -94,9 +101,11 @@ class Form:
     nesterov : bool
         Whether gradients are taken ahead.
     average : str
-        Whether the average of the iterates is part of the state: ``""``, ``"uniform"`` or ``"weighted"``.
+        Whether the average of the iterates is part of the state: ``""``, ``"uniform"``
+        or ``"weighted"``.
     rule : Rule, optional
-        What is made of the mean gradient: noise added, an adaptive rate, something done with every coordinate.
+        What is made of the mean gradient: noise added, an adaptive rate, something done
+        with every coordinate.
     """
 
     geometry: str = "free"
@@ -118,7 +127,9 @@ class Form:
 
     @property
     def flow(self) -> Form:
-        """The form of the continuous limit, in which momentum only changes the pace: nothing is carried."""
+        """The form of the continuous limit, in which momentum only changes the pace:
+        nothing is carried.
+        """
         return dataclasses.replace(self, carries=False, nesterov=False, rule=None)
 
     @property
@@ -133,7 +144,8 @@ class Form:
 
 
 class Coefficients(NamedTuple):
-    """The numbers of one step: η = lr/N, lr·λ, β, η₂ of the second layer and w of the average.
+    """The numbers of one step: η = lr/N, lr·λ, β, η₂ of the second layer and w of the
+    average.
 
     n_b where it is data, and d and N where a rule needs them.
     """
@@ -174,14 +186,16 @@ def form_of(algorithm: SGD) -> Form:
 
 
 def coefficients_of(algorithm: SGD, divisor: float, dim: int | None) -> Coefficients:
-    """The numbers of a step at dimension ``dim``; None where they are the same at every one.
+    """The numbers of a step at dimension ``dim``; None where they are the same at every
+    one.
 
     ``divisor`` is N, by which the student's sum over neurons is divided.
 
     Examples
     --------
     >>> coefficients_of(SGD(lr="10/d", weight_decay=0.5), divisor=2, dim=100)
-    Coefficients(step=0.05, decay=0.05, momentum=0.0, second=0.05, weight=0.0, batch=None, dim=None, divisor=None)
+    Coefficients(step=0.05, decay=0.05, momentum=0.0, second=0.05, weight=0.0,
+    batch=None, dim=None, divisor=None)
     """
     lr, second = (
         law(dim or 1) for law in (algorithm.lr, algorithm.second_lr or algorithm.lr)
@@ -209,17 +223,20 @@ def coefficients_of(algorithm: SGD, divisor: float, dim: int | None) -> Coeffici
 
 
 class Layers(NamedTuple):
-    """Rows of the first layer (p, n), in some coordinates, and the second layer (p,)."""
+    """Rows of the first layer (p, n), in some coordinates, and the second layer
+    (p,).
+    """
 
     W: Numbers
     a: Layer
 
 
 class Memory(NamedTuple):
-    """What the optimiser carries: both layers, and where they are needed, those of one step before and the clocks.
+    """What the optimiser carries: both layers, and where they are needed, those of one
+    step before and the clocks.
 
-    ``extra`` is the state of a rule, ``average`` that of the iterates, of which there are ``count``. Layers have any
-    leading axes, and so have the others.
+    ``extra`` is the state of a rule, ``average`` that of the iterates, of which there
+    are ``count``. Layers have any leading axes, and so have the others.
     """
 
     now: Layers
@@ -245,7 +262,8 @@ class Memory(NamedTuple):
         return cls(now, *held, count)
 
     def under(self, form: Form, tempo: Tempo | None = None) -> Memory:
-        """What another form of step goes on with: what it needs, at rest where that was not there.
+        """What another form of step goes on with: what it needs, at rest where that was
+        not there.
 
         Clocks of schedules begin anew.
         """
@@ -289,19 +307,24 @@ def ahead(rates: Coefficients, now: Real, previous: Real) -> Real:
 
 
 def rates_now(rates: Coefficients, tempo: Tempo | None, state: Memory) -> Coefficients:
-    """The numbers of the next step: those without schedules, times the factors at the clocks."""
+    """The numbers of the next step: those without schedules, times the factors at the
+    clocks.
+    """
     if tempo is None:
         return rates
     assert state.clock is not None
     f, n = tempo(state.clock)
-    # what follows is compiled as if these were numbers from outside: a factor of one changes no bit
+    # what follows is compiled as if these were numbers from outside: a factor of one
+    # changes no bit
     scaled = (rates.step * f, rates.decay * f, rates.second * f, n * jnp.ones(()))
     step, decay, second, n = jax.lax.optimization_barrier(scaled)  # type: ignore[no-untyped-call]
     return rates._replace(step=step, decay=decay, second=second, batch=n)
 
 
 def rule_state(form: Form, W: Real) -> Tree:
-    """What a rule carries, at the start: Σ|∇|²/d² of AdaGrad, or the moments of Adam and the number of steps."""
+    """What a rule carries, at the start: Σ|∇|²/d² of AdaGrad, or the moments of Adam
+    and the number of steps.
+    """
     rule = form.rule
     if rule is not None and rule.adapts is not None:
         return jnp.zeros(W.shape[:-2])
@@ -311,12 +334,16 @@ def rule_state(form: Form, W: Real) -> Tree:
 
 
 def _axes(n: int) -> np.ndarray:
-    """Signs of the frame in which coordinates are taken: that of a cosine transform, with random signs."""
+    """Signs of the frame in which coordinates are taken: that of a cosine transform,
+    with random signs.
+    """
     return np.where(np.random.default_rng(n).random(n) < 0.5, -1.0, 1.0)
 
 
 def to_axes(x: Any) -> Any:
-    """Rows in a frame in which the first few directions are spread over all coordinates. Cost O(p n log n)."""
+    """Rows in a frame in which the first few directions are spread over all
+    coordinates. Cost O(p n log n).
+    """
     return _axes(x.shape[-1]) * jax.scipy.fft.idct(x, norm="ortho")
 
 
@@ -328,7 +355,9 @@ def from_axes(x: Any) -> Any:
 def ruled(
     form: Form, rates: Coefficients, extra: Tree, push: Real
 ) -> tuple[Coefficients, Tree, Real]:
-    """Rates, state of the rule and mean gradient ḡ (p, n) after the rule has seen it."""
+    """Rates, state of the rule and mean gradient ḡ (p, n) after the rule has seen
+    it.
+    """
     rule = form.rule
     if rule is None:
         return rates, extra, push
@@ -353,7 +382,9 @@ def ruled(
 
 
 class Products(NamedTuple):
-    """Inner products of each row w with itself, w with ḡ and ḡ with itself, where they are known beforehand."""
+    """Inner products of each row w with itself, w with ḡ and ḡ with itself, where they
+    are known beforehand.
+    """
 
     ww: Float[Real, " p"]
     wg: Float[Real, " p"]
@@ -367,7 +398,8 @@ def combine(
     previous: Real | None = None,
     radial: Real | None = None,
 ) -> Numbers:
-    """The linear part of a step, κ x + η push + β (x − x₋), of rows or of their coefficients. Cost O(p n).
+    """The linear part of a step, κ x + η push + β (x − x₋), of rows or of their
+    coefficients. Cost O(p n).
 
     ``radial`` (p,) is ⟨w, ḡ⟩/⟨w, w⟩ where gradients are tangent.
     """
@@ -381,7 +413,8 @@ def combine(
 
 
 def on_sphere(square: Numbers) -> Numbers:
-    """Squared norms of rows after they were divided by their norms: 1, however long the step was.
+    """Squared norms of rows after they were divided by their norms: 1, however long the
+    step was.
 
     Infinite where there is no direction to normalise.
     """
@@ -395,12 +428,14 @@ def descend(
     push: Push,
     products: Products | None = None,
 ) -> tuple[Memory, Float[Real, " p"], Float[Real, ""]]:
-    """One step of both layers from the batch means of their pushes; the squared norms of the new rows, and the largest.
+    """One step of both layers from the batch means of their pushes; the squared norms
+    of the new rows, and the largest.
 
     What is largest may also be an entry of the second layer, where that moves.
 
-    ``push.first`` (p, n) is in the coordinates of the rows. With ``products`` (and no momentum) the norms follow from
-    them, which saves reading the rows twice. Where gradients are taken ahead, the step is made from there. Cost O(p n).
+    ``push.first`` (p, n) is in the coordinates of the rows. With ``products`` (and no
+    momentum) the norms follow from them, which saves reading the rows twice. Where
+    gradients are taken ahead, the step is made from there. Cost O(p n).
     """
     (W, a), previous = (
         state.aimed(form, rates),
@@ -462,7 +497,9 @@ def averaged(form: Form, rates: Coefficients, state: Memory, after: Memory) -> M
 def second_layer(
     form: Form, rates: Coefficients, a: Layer, push: Real, previous: Real | None = None
 ) -> Numbers:
-    """The second layer has a rate of its own, and neither decays nor stays on a sphere."""
+    """The second layer has a rate of its own, and neither decays nor stays on a
+    sphere.
+    """
     return (
         combine(rates._replace(step=rates.second, decay=0.0), a, push, previous)
         if form.trained
@@ -471,10 +508,11 @@ def second_layer(
 
 
 class Limit(NamedTuple):
-    """The numbers of the continuous limit, per unit of t: weights of the gradient, of chi in dQ, of the decay, and of
-    the gradient of the second layer.
+    """The numbers of the continuous limit, per unit of t: weights of the gradient, of
+    chi in dQ, of the decay, and of the gradient of the second layer.
 
-    ``jitter`` is what isotropic noise on the steps adds to the diagonal of dQ.
+    ``jitter`` is what isotropic noise on the steps adds to the diagonal of dQ, and
+    ``growth`` the weight of tr chi in the sum Σ|∇|²/d² that AdaGrad follows.
     """
 
     flow: Number
@@ -482,24 +520,55 @@ class Limit(NamedTuple):
     decay: Real
     second: Real
     jitter: Number | None = None
+    growth: Number | None = None
 
     def scaled(self, f: Number, b: Number) -> Limit:
-        """Per unit of τ, where lr is f times and the batch b times what they are without schedules."""
+        """Per unit of τ, where lr is f times and the batch b times what they are
+        without schedules.
+        """
         jitter = None if self.jitter is None else self.jitter * f**2
+        # a unit of τ has as many steps whatever f is: the sum feels the batch alone
+        growth = None if self.growth is None else self.growth / b
         return Limit(
-            self.flow * f,
-            self.noise * f**2 / b,
-            self.decay * f,
-            self.second * f,
-            jitter,
+            flow=self.flow * f,
+            noise=self.noise * f**2 / b,
+            decay=self.decay * f,
+            second=self.second * f,
+            jitter=jitter,
+            growth=growth,
         )
+
+    def only(self, flow: float, noise: float) -> Limit:
+        """The same form with these weights of the gradient and of chi, and no other
+        term.
+        """
+        # of the types that the numbers of a run have: nothing is compiled again
+        zero = jnp.zeros(())
+        gradient = jnp.asarray(flow, float)
+        return Limit(
+            gradient,
+            jnp.asarray(noise, float),
+            zero,
+            gradient,
+            jitter=None if self.jitter is None else zero,
+            growth=None if self.growth is None else zero,
+        )
+
+    def adapted(self, f: Number) -> Limit:
+        """Where a rule makes the rate of the first layer f times as large.
+
+        The second layer takes its plain step, as in `descend`.
+        """
+        return self.scaled(f, 1.0)._replace(second=self.second)
 
 
 Told = TypeVar("Told", Limit, Coefficients)
 
 
 def as_data(numbers: Told) -> Told:
-    """Arrays, not floats: numbers that are data of compiled code, which runs at all rates then share."""
+    """Arrays, not floats: numbers that are data of compiled code, which runs at all
+    rates then share.
+    """
     found: list[Any] = [None if x is None else jnp.asarray(x, float) for x in numbers]
     return type(numbers)(*found)
 
@@ -512,7 +581,7 @@ def limit_in(regime: Regime, algorithm: SGD, divisor: float) -> Limit:
     >>> from twolayer.task.regimes import regime_of
     >>> algorithm = SGD(lr="0.2/d", momentum=0.5)
     >>> limit_in(regime_of(algorithm), algorithm, divisor=2)
-    Limit(flow=2.0, noise=0.4, decay=0.0, second=2.0, jitter=None)
+    Limit(flow=2.0, noise=0.4, decay=0.0, second=2.0, jitter=None, growth=None)
     """
     ratio = algorithm.lr.coefficient / (divisor * algorithm.batch.coefficient)
     jitter = (
@@ -523,13 +592,17 @@ def limit_in(regime: Regime, algorithm: SGD, divisor: float) -> Limit:
     if jitter is not None:  # of order one where lr is of order 1/d, whatever the batch
         rate = algorithm.lr.coefficient / divisor if algorithm.delta < 1 + 1e-9 else 0.0
         jitter = quickening(algorithm) ** 2 * jitter * rate
-    return _limit(algorithm, divisor, regime.flow, regime.noise * ratio)._replace(
-        jitter=jitter
-    )
+    growth = None
+    if algorithm.rule is not None and algorithm.rule.adapts is not None:
+        growth = 1 / (divisor * algorithm.lr.coefficient * algorithm.batch.coefficient)
+    limit = _limit(algorithm, divisor, regime.flow, regime.noise * ratio)
+    return limit._replace(jitter=jitter, growth=growth)
 
 
 def limit_of_flow(algorithm: SGD, divisor: float) -> Limit:
-    """The limit of small steps on the population loss: there are no samples to spread."""
+    """The limit of small steps on the population loss: there are no samples to
+    spread.
+    """
     return _limit(algorithm, divisor, 1.0, 0.0)
 
 
@@ -569,7 +642,8 @@ def quickening(algorithm: SGD) -> Any:
 
 
 def largest_lr(algorithm: SGD, divisor: float, curvature: float) -> float | None:
-    """The lr beyond which steps overshoot, lr (h/N + λ) < 2 (1 + β); None where the loss curves downwards.
+    """The lr beyond which steps overshoot, lr (h/N + λ) < 2 (1 + β); None where the
+    loss curves downwards.
 
     Examples
     --------
@@ -583,8 +657,11 @@ def largest_lr(algorithm: SGD, divisor: float, curvature: float) -> float | None
 def motion(
     form: Form, limit: Limit, y: Overlap, average: Averages, noisy: bool = True
 ) -> Overlap:
-    """dy/dt of the overlaps from the averages at y; ``noisy`` is False where chi is not even computed."""
-    # rounding must not break the symmetry of Q: what is antisymmetric can grow exponentially
+    """dy/dt of the overlaps from the averages at y; ``noisy`` is False where chi is not
+    even computed.
+    """
+    # rounding must not break the symmetry of Q: what is antisymmetric can grow
+    # exponentially
     Q = (y.Q + y.Q.T) / 2
     dM = limit.flow * average.psi - limit.decay * y.M
     dQ = limit.flow * (average.phi + average.phi.T) - 2 * limit.decay * Q
@@ -599,9 +676,11 @@ def motion(
 
 
 def tangent_part(Q: Real, M: Number, dQ: Real, dM: Number) -> tuple[Numbers, Numbers]:
-    """What is left of changes of Q and M when the rows keep their norms, over all blocks where there are any.
+    """What is left of changes of Q and M when the rows keep their norms, over all
+    blocks where there are any.
 
-    The norms are conserved whatever they are, not only where Q_jj = 1, so that rounding cannot drive them away.
+    The norms are conserved whatever they are, not only where Q_jj = 1, so that rounding
+    cannot drive them away.
     """
     change, norm = (jnp.diagonal(x if x.ndim == 2 else x.sum(0)) for x in (dQ, Q))
     own = change / (2 * norm)
@@ -620,7 +699,9 @@ def tangent(Q: Gram, M: Cross, trained: bool) -> Numbers:
 
 
 def row_motion(form: Form, limit: Limit, layers: Layers, push: Push) -> Layers:
-    """dy/dt of the rows themselves, where the spread of single samples plays no role."""
+    """dy/dt of the rows themselves, where the spread of single samples plays no
+    role.
+    """
     W = layers.W
     dW = limit.flow * push.first - limit.decay * W
     if form.normalises:

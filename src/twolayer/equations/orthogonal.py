@@ -1,17 +1,21 @@
-"""One step of SGD on the overlaps alone, exact in law: what a batch adds outside the known directions.
+"""One step of SGD on the overlaps alone, exact in law: what a batch adds outside the
+known directions.
 
-    rows of W in an orthonormal basis:  A (target span),  B (span of the students' own orthogonal parts);
+    rows of W in an orthonormal basis:  A (target span),
+        B (span of the students' own orthogonal parts);
     M = A L_Pᵀ,  Q = A Aᵀ + B Bᵀ,  fields  λ* = L_P ξ*,  λ = A ξ* + B ξ⊥
     A ← A + η Gᵀ ξ*,    B ← LQ[ B + η Gᵀ ξ⊥ ,  η C T ],    C Cᵀ = Gᵀ G
 
-The part of a batch outside both spans has a Gram matrix of Wishart law; T is its Bartlett factor with d − rank − c
-degrees of freedom (numerics/wishart.py). A rule that sees |z|² or z·z' has a row of T for every sample, drawn before ĝ,
-in the place of C T. Only B Bᵀ matters, so B is brought back to c columns by an LQ decomposition:
-positivity cannot be lost, no matrix is inverted, and coincident neurons, singular Ω and d ≤ p + k need no special
-case. A step that carries the rows before it, or the average of all, has p more rows for each.
+The part of a batch outside both spans has a Gram matrix of Wishart law; T is its
+Bartlett factor with d − rank − c degrees of freedom (numerics/wishart.py). A rule that
+sees |z|² or z·z' has a row of T for every sample, drawn before ĝ, in the place of C T.
+Only B Bᵀ matters, so B is brought back to c columns by an LQ decomposition: positivity
+cannot be lost, no matrix is inverted, and coincident neurons, singular Ω and d ≤ p + k
+need no special case. A step that carries the rows before it, or the average of all, has
+p more rows for each.
 
-Inputs with blocks (block_coordinates.py) have a B⁽ⁱ⁾ and a factor √s_i C T⁽ⁱ⁾ in each, with the same C and independent
-T⁽ⁱ⁾.
+Inputs with blocks (block_coordinates.py) have a B⁽ⁱ⁾ and a factor √s_i C T⁽ⁱ⁾ in each,
+with the same C and independent T⁽ⁱ⁾.
 
 Cost O(n_b p (p + k) + p³) for each block, whatever d.
 """
@@ -71,7 +75,8 @@ class Reduced:
     factor : GramFactor or GramFactors
         How to draw what the samples have outside both spans.
     varies : bool
-        Whether batches have a schedule: the rates then say how many samples belong to one.
+        Whether batches have a schedule: the rates then say how many samples belong to
+        one.
     """
 
     kernel: Kernel
@@ -82,7 +87,8 @@ class Reduced:
     batch: int
     factor: GramFactor | GramFactors
     varies: bool = False
-    each: int = 0  # columns of B in every block that is not held whole, where inputs have blocks
+    # columns of B in every block that is not held whole, where inputs have blocks
+    each: int = 0
 
     @property
     def blocks(self) -> bool:
@@ -108,7 +114,8 @@ class Reduced:
 class Frame(NamedTuple):
     """Numbers of a step: its rates, L_P, the table of the Gram factor, and Δ.
 
-    Where inputs have blocks, also √s_i of every coordinate held, and of every block that is not held whole.
+    Where inputs have blocks, also √s_i of every coordinate held, and of every block
+    that is not held whole.
     """
 
     rates: Coefficients
@@ -120,7 +127,9 @@ class Frame(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What a batch contributes: means of g ξ*ᵀ, g ξ⊥ᵀ and e σ(λ), and C with C Cᵀ = Gᵀ G / n_b²."""
+    """What a batch contributes: means of g ξ*ᵀ, g ξ⊥ᵀ and e σ(λ), and C with C Cᵀ = Gᵀ
+    G / n_b².
+    """
 
     star: Float[Array, "p r"]
     own: Float[Array, "p c"]
@@ -129,7 +138,9 @@ class Sums(NamedTuple):
 
 
 def lq(X: Float[Array, "p n"]) -> Float[Array, "p m"]:
-    """Lower triangular L (p, min(p, n)) with L Lᵀ = X Xᵀ; signs of the diagonal are free."""
+    """Lower triangular L (p, min(p, n)) with L Lᵀ = X Xᵀ; signs of the diagonal are
+    free.
+    """
     p, n = X.shape
     if p > UNROLLED[0] or n > UNROLLED[1] or n == 0:
         return jnp.linalg.qr(X.T, mode="r").T
@@ -150,7 +161,9 @@ def lq(X: Float[Array, "p n"]) -> Float[Array, "p m"]:
 def embed(
     Q: np.ndarray, M: np.ndarray, inverse: np.ndarray, columns: int, where: str = ""
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (A, B) with M = A L_Pᵀ and Q = A Aᵀ + B Bᵀ, B with the given number of columns; ``inverse`` is L_P⁺."""
+    """Rows (A, B) with M = A L_Pᵀ and Q = A Aᵀ + B Bᵀ, B with the given number of
+    columns; ``inverse`` is L_P⁺.
+    """
     A = M @ inverse.T
     values, vectors = np.linalg.eigh(Q - A @ A.swapaxes(-1, -2))
     values, vectors = values[..., ::-1], vectors[..., ::-1]
@@ -158,8 +171,9 @@ def embed(
     lost = float(np.abs(values[..., columns:]).max(initial=0.0))
     if lost > 1e-8:
         raise InputError(
-            f"Argument `dim` must leave room for the start: its overlaps need more than {columns} directions outside "
-            f"the target's{where}, but a squared length of {lost:.2g} would be cut off."
+            "Argument `dim` must leave room for the start: its overlaps need more than"
+            f" {columns} directions outside the target's{where}, but a squared length"
+            f" of {lost:.2g} would be cut off."
         )
     missing = max(0, columns - B.shape[-1])
     return A, np.concatenate(
@@ -177,7 +191,8 @@ def overlaps(
 ) -> tuple[Numbers, Numbers]:
     """Q and M of the fields of rows (A, B), with any leading axes.
 
-    Coordinates of inputs have the standard deviations ``scale``, or 1 where there are no blocks.
+    Coordinates of inputs have the standard deviations ``scale``, or 1 where there are
+    no blocks.
     """
     if scale is None:
         return gram(rows), rows[..., : L.shape[1]] @ L.T
@@ -194,9 +209,11 @@ def batch_sums(
     T: Tree = None,
     key: Tree = None,
 ) -> Sums:
-    """Sums over samples given by their normals (samples, width), of a whole batch or of a chunk from ``first`` on.
+    """Sums over samples given by their normals (samples, width), of a whole batch or of
+    a chunk from ``first`` on.
 
-    The first rows of ``T`` (…, t) are what they have outside, where a rule looks at it; ``key`` is for rules that draw.
+    The first rows of ``T`` (…, t) are what they have outside, where a rule looks at it;
+    ``key`` is for rules that draw.
     """
     p, r, c, labels = at.p, at.rank, at.columns, at.kernel.labels
     if frame.scale is not None:
@@ -231,10 +248,11 @@ def exact_step(
     jitter: Real | None = None,
     spread: Real | None = None,
 ) -> tuple[Memory, Real]:
-    """The step from the sums of a batch and the orthogonal factor T; and the largest squared norm met.
+    """The step from the sums of a batch and the orthogonal factor T; and the largest
+    squared norm met.
 
-    ``jitter`` (p, r + c) are the normals of the noise on a step along the known directions, where there is any.
-    ``spread`` are √s_i where inputs have blocks.
+    ``jitter`` (p, r + c) are the normals of the noise on a step along the known
+    directions, where there is any. ``spread`` are √s_i where inputs have blocks.
     """
     if at.blocks:
         return _step_in_blocks(at, rates, state, sums, T, jitter, spread)
@@ -280,7 +298,9 @@ def _step_in_blocks(
     jitter: Real | None,
     spread: Any,
 ) -> tuple[Memory, Real]:
-    """The step where inputs have blocks: T (members, rows, width) for each group of blocks of one form."""
+    """The step where inputs have blocks: T (members, rows, width) for each group of
+    blocks of one form.
+    """
     p, r, factor = at.p, at.rank, at.factor
     assert isinstance(factor, GramFactors)
     if jitter is not None:

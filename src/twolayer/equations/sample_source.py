@@ -1,16 +1,20 @@
 """Where the samples of a step come from: drawn anew, or from a fixed set.
 
     fresh         sample i of batch b has number (b, i)
-    sequence      the same with b mod B, B = dataset/batch: the set is cut into batches, visited in turn
-    reshuffled    sample i of batch b is sample π(⌊b/B⌋, (b mod B) n_b + i) of the set, π(e, ·) a random permutation
+    sequence      the same with b mod B, B = dataset/batch: the set is cut into batches,
+                  visited in turn
+    reshuffled    sample i of batch b is sample π(⌊b/B⌋, (b mod B) n_b + i) of the set,
+                  π(e, ·) a random permutation
     subset        π(b, i)
     replacement   s(b, i), uniform
 
-Step t has batch b = ⌊t/r⌋: every batch is used in r steps. Inputs are functions of their number (random.py), so a
-fixed set is never stored: it is drawn again whenever it is visited, which costs about as much as one product with the
-weights. The first pass through a set in sequence uses the very numbers of fresh samples.
+Step t has batch b = ⌊t/r⌋: every batch is used in r steps. Inputs are functions of
+their number (random.py), so a fixed set is never stored: it is drawn again whenever it
+is visited, which costs about as much as one product with the weights. The first pass
+through a set in sequence uses the very numbers of fresh samples.
 
-Given rows have numbers too: sample i is row π(i) of them, with a permutation of its own for every seed.
+Given rows have numbers too: sample i is row π(i) of them, with a permutation of its own
+for every seed.
 """
 
 from __future__ import annotations
@@ -34,7 +38,8 @@ INPUTS_AT_ONCE = 2**18  # numbers z_i held per seed
 
 @dataclass(frozen=True)
 class SampleForm:
-    """Shapes and choices that fix the compiled code; ``dataset`` is None for fresh samples.
+    """Shapes and choices that fix the compiled code; ``dataset`` is None for fresh
+    samples.
 
     Where the batch ``varies``, it is the largest one here.
     """
@@ -72,7 +77,9 @@ class SampleForm:
 
     @property
     def size(self) -> int:
-        """Samples that the training risk is taken over: the set, or the batch in use."""
+        """Samples that the training risk is taken over: the set, or the batch in
+        use.
+        """
         return (self.given or self.batch) if self.dataset is None else self.dataset
 
     @property
@@ -86,9 +93,11 @@ class SampleForm:
 
 
 class Batch(NamedTuple):
-    """Inputs, as two halves, and noise of one chunk of samples; ``again`` is noise that labels get at this visit alone.
+    """Inputs, as two halves, and noise of one chunk of samples; ``again`` is noise that
+    labels get at this visit alone.
 
-    The halves are those of the flattened (samples, d) array, or where samples are chosen one by one those of each row.
+    The halves are those of the flattened (samples, d) array, or where samples are
+    chosen one by one those of each row.
     """
 
     halves: tuple[Real, Real]
@@ -97,10 +106,11 @@ class Batch(NamedTuple):
 
 
 def draw(spec: SampleForm, keys: Tree, number: Number, chunk: Number) -> Batch:
-    """Inputs z (samples, d), in single precision, and label noise of one chunk of step ``number``.
+    """Inputs z (samples, d), in single precision, and label noise of one chunk of step
+    ``number``.
 
-    ``keys`` (2 to 4, 2) are those of inputs, labels and, where there are such, of the choice of samples and of what the
-    algorithm itself draws.
+    ``keys`` (2 to 4, 2) are those of inputs, labels and, where there are such, of the
+    choice of samples and of what the algorithm itself draws.
     """
     batch = _drawn(spec, keys, jnp.asarray(number) // spec.repeat, chunk)
     if not spec.kernel.labels.more:
@@ -131,9 +141,11 @@ def _drawn(spec: SampleForm, keys: Tree, number: Real, chunk: Number) -> Batch:
 def draw_again(
     spec: SampleForm, keys: Tree, visit: Number, taken: Number
 ) -> tuple[Batch, Real]:
-    """Chunk number ``visit`` of the set, or of the batch of the last step, and which of its samples are inside it.
+    """Chunk number ``visit`` of the set, or of the batch of the last step, and which of
+    its samples are inside it.
 
-    ``taken`` is how many steps have been taken; before the first one the batch is that of the first.
+    ``taken`` is how many steps have been taken; before the first one the batch is that
+    of the first.
     """
     if spec.at_random:
         number = _positions(spec, visit)
@@ -180,7 +192,9 @@ def _chosen(spec: SampleForm, key: Tree, batch: Real, position: Real) -> Real:
 
 
 def _by_number(spec: SampleForm, keys: Tree, number: Real) -> Batch:
-    """Samples of the set by their numbers; given ones are known by the numbers of their rows."""
+    """Samples of the set by their numbers; given ones are known by the numbers of their
+    rows.
+    """
     number = number.astype(jnp.uint32)
     if spec.given:
         row = shuffled(

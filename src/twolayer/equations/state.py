@@ -1,6 +1,8 @@
-"""The state that equations of the overlaps move, (Q, M, a) of one start, and small changes of it as vectors.
+"""The state that equations of the overlaps move, (Q, M, a) of one start, and small
+changes of it as vectors.
 
-x = (M, upper triangle of Q, and a if it is trained) ∈ R^F,    F = p k + p (p + 1)/2 (+ p)
+x = (M, upper triangle of Q, and a if it is trained) ∈ R^F,    F = p k + p (p + 1)/2 (+
+p)
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ __all__ = ["Overlap", "pack", "size_of", "unpack"]
 
 
 class Overlap(NamedTuple):
-    """Overlaps of the neurons with each other (p, p) and with the target's directions (p, k), and the second layer."""
+    """Overlaps of the neurons with each other (p, p) and with the target's directions
+    (p, k), and the second layer.
+    """
 
     Q: Gram
     M: Cross

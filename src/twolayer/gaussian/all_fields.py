@@ -1,20 +1,26 @@
 """All fields at once: the rule for any activation, target and loss.
 
     E[F(λ, λ*)] over  λ* = L_P ξ*,  λ = A ξ* + B ξ⊥,  A = M L_P⁺ᵀ,  B Bᵀ = Q⊥
-    e(± h + √Δ ξ, f) and its square averaged over the label noise:  h − s f and (h − s f)² + Δ, or panels in ξ
+    e(± h + √Δ ξ, f) and its square averaged over the label noise:
+        h − s f and (h − s f)² + Δ, or panels in ξ
 
-by iterated quadrature in a few dimensions, by scrambled Sobol points beyond. What jumps at kinks of σ' or of e does so
-on surfaces that move with Q, M and a. Panels move along; of sampled averages the derivative gets what the jumps add,
+by iterated quadrature in a few dimensions, by scrambled Sobol points beyond. What jumps
+at kinks of σ' or of e does so on surfaces that move with Q, M and a. Panels move along;
+of sampled averages the derivative gets what the jumps add,
 
-    d E[σ'_j G] ∋ [σ']_κ E[δ(λ_j − κ) dλ_j G],    E[δ(λ_j − κ) G] = N(κ; 0, Q_jj) E[G | λ_j = κ],
+    d E[σ'_j G] ∋ [σ']_κ E[δ(λ_j − κ) dλ_j G],
+        E[δ(λ_j − κ) G] = N(κ; 0, Q_jj) E[G | λ_j = κ],
 
-from the same points moved onto the plane λ_j = κ. A rule makes ĝ of the gradient g of single samples: averages are then
-over fields and label noise at once, E[ĝ uᵀ] and E[ĝ ĝᵀ], with panels of the noise that end where ĝ bends. A rule of
-the length of g, ĝ = v/|v| ρ(|v| e) with v = a σ'(λ), needs E[ρ] and E[ρ²] only, which are closed for Gaussian noise:
+from the same points moved onto the plane λ_j = κ. A rule makes ĝ of the gradient g of
+single samples: averages are then over fields and label noise at once, E[ĝ uᵀ] and E[ĝ
+ĝᵀ], with panels of the noise that end where ĝ bends. A rule of the length of g, ĝ =
+v/|v| ρ(|v| e) with v = a σ'(λ), needs E[ρ] and E[ρ²] only, which are closed for
+Gaussian noise:
 
     |v| e ~ N(|v| (± h − s f), |v|² Δ)   at given fields
 
-Nodes times noise nodes are many: sums over them are taken in batches, one after the other.
+Nodes times noise nodes are many: sums over them are taken in batches, one after the
+other.
 """
 
 from __future__ import annotations
@@ -61,11 +67,15 @@ NOISE_ORDER = 8  # nodes per panel of the label noise
 BATCH = (
     2**20
 )  # numbers of an array over nodes, noise nodes and neurons that is held at once
-LINE_ORDER = 4  # nodes per panel of the last variable where it alone is split, after Sobol points of the others
+# nodes per panel of the last variable where it alone is split, after Sobol points of
+# the others
+LINE_ORDER = 4
 
 
 def triangular_root(C: Numbers) -> Numbers:
-    """Lower triangular B with B Bᵀ = C for positive semidefinite C; a vanishing pivot leaves a zero column."""
+    """Lower triangular B with B Bᵀ = C for positive semidefinite C; a vanishing pivot
+    leaves a zero column.
+    """
     p = C.shape[0]
     B, rest = jnp.zeros_like(C), C
     for j in range(p):
@@ -101,10 +111,12 @@ class Residual(NamedTuple):
 
 
 class FullRule(eqx.Module):
-    """Nodes over all fields: quadrature of the given order, or Sobol normals (N, dimension).
+    """Nodes over all fields: quadrature of the given order, or Sobol normals (N,
+    dimension).
 
-    ``kinks`` are those of the target along its axes, ``orthonormal`` says that P = I, ``noisy`` that Δ > 0 where the
-    loss is not linear. With Sobol points and a loss that bends at Δ = 0, the points cover all variables but the last.
+    ``kinks`` are those of the target along its axes, ``orthonormal`` says that P = I,
+    ``noisy`` that Δ > 0 where the loss is not linear. With Sobol points and a loss that
+    bends at Δ = 0, the points cover all variables but the last.
 
     Cost O(nodes · (p + k) p); memory the same without the last factor.
     """
@@ -117,6 +129,7 @@ class FullRule(eqx.Module):
     normals: np.ndarray | None
     L: np.ndarray
     inverse: np.ndarray
+    line: int = eqx.field(static=True, default=LINE_ORDER)
 
     @property
     def label(self) -> str:
@@ -154,7 +167,7 @@ class FullRule(eqx.Module):
         levels *= len(self.kernel.labels.signs) * self.split
         last = structure.shape[1] - 1
         total, order = (
-            (1, self.order) if self.normals is None else (len(self.normals), LINE_ORDER)
+            (1, self.order) if self.normals is None else (len(self.normals), self.line)
         )
         for i in (
             range(last + 1) if self.normals is None else [last] if self.split else []
@@ -188,8 +201,15 @@ class FullRule(eqx.Module):
             + (len(rule.kinks) if rule is not None and linear else 0)
         )
         return max(breaks + 3, 4) * (
-            NOISE_ORDER if rule is None else max(self.order, NOISE_ORDER)
+            self.noise_order if rule is None else max(self.order, NOISE_ORDER)
         )
+
+    @property
+    def noise_order(self) -> int:
+        """Nodes per panel of the label noise, where a residual is averaged over it:
+        refined with the fields, so that a coarser rule tells what is missing.
+        """
+        return 4 + self.order // 3 if self.normals is None else NOISE_ORDER
 
     def work(self, p: int) -> float:
         """Terms of one evaluation."""
@@ -206,7 +226,9 @@ class FullRule(eqx.Module):
     def summed(
         self, terms: Callable[[Real, Real, Numbers], Summed], at: Fields
     ) -> Summed:
-        """Sums over nodes, a function of student and target fields and weights, in batches that fit into memory."""
+        """Sums over nodes, a function of student and target fields and weights, in
+        batches that fit into memory.
+        """
         total, p = at.student.shape
         size = max(BATCH // (self.noise_nodes * p), 1)
         if size >= total:
@@ -238,7 +260,8 @@ class FullRule(eqx.Module):
             return Fields(
                 student, xi[:, :r] @ self.L.T, jnp.full(len(xi), 1.0 / len(xi))
             )
-        # the derivative with respect to a vanishing variance is that of the limit; nodes are symmetric, points are not
+        # the derivative with respect to a vanishing variance is that of the limit;
+        # nodes are symmetric, points are not
         B = (
             triangular_root(perp + TINY * jnp.eye(p))
             if self.normals is None
@@ -255,7 +278,7 @@ class FullRule(eqx.Module):
             outer = Partial(
                 xi, jnp.full(len(xi), 1.0 / len(xi)), xi @ to_fields[:, :-1].T
             )
-            at = last_axis(outer, to_fields, kinks, LINE_ORDER, structure, level)
+            at = last_axis(outer, to_fields, kinks, self.line, structure, level)
         return Fields(at.fields[:, k:], at.fields[:, :k], at.weights)
 
     def _level(self, a: Layer) -> Callable[[Numbers], Numbers]:
@@ -286,7 +309,8 @@ class FullRule(eqx.Module):
     def noises(
         self, student: Real, target: Real, a: Layer, noise: Scalar
     ) -> list[tuple[float, Spoilt, Any]]:
-        """Chances of the signs of a label; with each, what is done to labels at every node, and weights, (N, m) each.
+        """Chances of the signs of a label; with each, what is done to labels at every
+        node, and weights, (N, m) each.
 
         Panels end where a rule or the loss bends.
         """
@@ -334,14 +358,21 @@ class FullRule(eqx.Module):
             h,
             f,
             *spoilt_residual(
-                loss, self.kernel.labels, h, f, noise if self.noisy else None
+                loss,
+                self.kernel.labels,
+                h,
+                f,
+                noise if self.noisy else None,
+                self.noise_order,
             ),
         )
 
     def averages(
         self, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Tree = (0.0, 0.0)
     ) -> Averages:
-        """All five averages; in psi, phi and second with e − α h + β f in the place of e, fit = (α, β)."""
+        """All five averages; in psi, phi and second with e − α h + β f in the place of
+        e, fit = (α, β).
+        """
         fit = jnp.asarray(fit)
         if self.kernel.rule is not None:
             return _ruled(self, Q, M, a, noise, fit)
@@ -350,7 +381,9 @@ class FullRule(eqx.Module):
         return _with_jumps(self, Q, M, a, noise, fit)
 
     def rows(self, Q: Gram, M: Cross, average: Averages) -> tuple[Numbers, Numbers]:
-        """The gradient as a combination of the rows: that with the averages psi and phi, by a pseudo-inverse."""
+        """The gradient as a combination of the rows: that with the averages psi and
+        phi, by a pseudo-inverse.
+        """
         omega = jnp.block([[Q, M], [M.T, self.L @ self.L.T]])
         inverse = jnp.linalg.pinv(omega, rtol=SINGULAR, hermitian=True)
         both = jnp.concatenate([average.phi, average.psi], axis=1) @ inverse
@@ -358,9 +391,16 @@ class FullRule(eqx.Module):
 
 
 def spoilt_residual(
-    loss: Loss, labels: LabelNoise, h: Real, f: Real, noise: Scalar | None
+    loss: Loss,
+    labels: LabelNoise,
+    h: Real,
+    f: Real,
+    noise: Scalar | None,
+    order: int = NOISE_ORDER,
 ) -> tuple[Any, Any]:
-    """E and e² averaged over what is done to labels h, at outputs f; ``noise`` is None where nothing is added."""
+    """E and e² averaged over what is done to labels h, at outputs f; ``noise`` is None
+    where nothing is added.
+    """
     mean, square, law = 0.0, 0.0, labels.law
     for chance, sign in labels.signs:
         y = sign * h
@@ -375,7 +415,7 @@ def spoilt_residual(
         ]
         ends += [kink * jnp.ones_like(h) for kink in law.kinks]
         x, w = panel_rule(
-            jnp.stack(ends, -1) if ends else jnp.zeros((*h.shape, 0)), NOISE_ORDER
+            jnp.stack(ends, -1) if ends else jnp.zeros((*h.shape, 0)), order
         )
         e = loss.residual(y[..., None] + width * law.from_normal(x), f[..., None])
         mean, square = (
@@ -386,7 +426,9 @@ def spoilt_residual(
 
 
 def _turned(B: Numbers, a: Layer) -> Numbers:
-    """B in coordinates whose last one is the direction Bᵀa, in which the output moves most."""
+    """B in coordinates whose last one is the direction Bᵀa, in which the output moves
+    most.
+    """
     v = B.T @ a
     size = root((v**2).sum())
     v = jnp.where(size > 0, v / jnp.where(size > 0, size, 1.0), jnp.eye(len(a))[-1])
@@ -440,7 +482,8 @@ def _ruled(
             rule, student, target, a, w, noise
         )
         if linear is not None:
-            # noise of mean zero, however heavy its tails: quadratures of these would be rough
+            # noise of mean zero, however heavy its tails: quadratures of these would be
+            # rough
             second = (w * (keep * h - linear * f))[:, None] * sigma
         fitted = (w * (fit[0] * h - fit[1] * f))[:, None]
         moved = (drift * first - fitted * slope).T
@@ -458,7 +501,9 @@ def _ruled(
 def _push(
     rule: FullRule, student: Real, target: Real, a: Layer, w: Numbers, noise: Scalar
 ) -> tuple[Any, Any, Any]:
-    """Weighted ĝ and e σ at every node, and the sum of ĝ ĝᵀ, by nodes of the label noise."""
+    """Weighted ĝ and e σ at every node, and the sum of ĝ ĝᵀ, by nodes of the label
+    noise.
+    """
     first, second, chi = 0.0, 0.0, 0.0
     for chance, spoilt, v in rule.noises(student, target, a, noise):
         count = v.shape[1]
@@ -479,7 +524,9 @@ def _push(
 def _closed_push(
     rule: FullRule, h: Number, f: Number, v: Real, w: Numbers, noise: Scalar
 ) -> tuple[Any, Any, Any] | None:
-    """The same where the average over the label noise is closed, less e σ, which is linear; None where it is not."""
+    """The same where the average over the label noise is closed, less e σ, which is
+    linear; None where it is not.
+    """
     if rule.smoothed is None:
         return None
     loss = rule.kernel.loss
@@ -506,7 +553,9 @@ def _with_jumps(
 
 @_with_jumps.defjvp
 def _with_jumps_jvp(primals: Tree, tangents: Tree) -> tuple[Averages, Averages]:
-    """The derivative at fixed points, and what the jumps of σ' add to psi, phi and chi."""
+    """The derivative at fixed points, and what the jumps of σ' add to psi, phi
+    and chi.
+    """
     rule, Q, M, a, noise, fit = primals
     dQ, dM = tangents[1:3]
     value, change = jax.jvp(lambda *x: _averages(rule, *x), primals[1:], tangents[1:])

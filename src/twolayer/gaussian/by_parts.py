@@ -1,11 +1,15 @@
-"""Averages by parts: what is of first order in e from one and two fields, what is of second order from four.
+"""Averages by parts: what is of first order in e from one and two fields, what is of
+second order from four.
 
-    linear losses, e = h − s f + √Δ ξ:     E[σ'_j u e] = E[σ'_j u h] − s E[σ'_j u f]       (targets.py, two_point.py)
-                                           E[σ'_j σ'_l e²] = V_jl + Δ E[σ'_j σ'_l]         closed, or all fields at once
-    any other loss:    E[σ'_j u e] = α E[σ'_j u h] − β E[σ'_j u f] + E[σ'_j u (e − α h + β f)]
+    linear losses, e = h − s f + √Δ ξ:     E[σ'_j u e] = E[σ'_j u h] − s E[σ'_j u f]
+        (targets.py, two_point.py)
+                                           E[σ'_j σ'_l e²] = V_jl + Δ E[σ'_j σ'_l]
+                                               closed, or all fields at once
+    any other loss:    E[σ'_j u e] = α E[σ'_j u h] − β E[σ'_j u f] + E[σ'_j u (e − α h
+                       + β f)]
 
-with α h − β f the best fit to e at the points: only what is left of it is sampled. (e = ½ y − ¼ f + … for the logistic
-loss, e = y for the hinge loss while outputs are small.)
+with α h − β f the best fit to e at the points: only what is left of it is sampled. (e =
+½ y − ¼ f + … for the logistic loss, e = y for the hinge loss while outputs are small.)
 """
 
 from __future__ import annotations
@@ -43,7 +47,9 @@ class Nothing(eqx.Module):
 
 
 class PartsEngine(Engine):
-    """Linear losses: pairs of fields, and a rule for the second-order part. Cost that of both."""
+    """Linear losses: pairs of fields, and a rule for the second-order part. Cost that
+    of both.
+    """
 
     student: float = eqx.field(static=True)
     forms: Forms = eqx.field(static=True)
@@ -111,7 +117,9 @@ class PartsEngine(Engine):
 
 
 class FittedEngine(Engine):
-    """Any loss: the linear fit to its residual by parts, the rest at Sobol points over all fields."""
+    """Any loss: the linear fit to its residual by parts, the rest at Sobol points over
+    all fields.
+    """
 
     forms: Forms = eqx.field(static=True)
     target: RidgeTarget | NodeTarget
@@ -120,7 +128,10 @@ class FittedEngine(Engine):
     @property
     def label(self) -> str:
         """Which rules are used."""
-        return f"{_first_label(self.forms, self.target)} for a linear fit to the loss; the rest: {self.rule.label}"
+        return (
+            f"{_first_label(self.forms, self.target)} for a linear fit to the loss; the"
+            f" rest: {self.rule.label}"
+        )
 
     def work(self, p: int) -> float:
         """Terms of one evaluation."""
@@ -133,7 +144,9 @@ class FittedEngine(Engine):
     def _fit(
         self, Q: Gram, M: Cross, a: Layer, noise: Scalar
     ) -> tuple[Averages, Real, Real]:
-        """Sampled averages with what is left of e in those of first order, and the coefficients α and β."""
+        """Sampled averages with what is left of e in those of first order, and the
+        coefficients α and β.
+        """
         student, target, w = self.rule.fields(Q, M, a)
         e = self.rule.residual(student, target, a, noise)
         basis = jnp.stack([e.h, -e.f], -1)
@@ -141,6 +154,10 @@ class FittedEngine(Engine):
         ridge = 1e-9 * jnp.trace(gram) * jnp.eye(2)  # h and f may be proportional
         fit = jnp.linalg.solve(gram + ridge, (w * e.mean) @ basis)
         return self.rule.averages(Q, M, a, noise, fit), fit[0], fit[1]
+
+    def fit(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> tuple[Real, Real]:
+        """α and β of the linear fit."""
+        return self._fit(*map(jnp.asarray, (Q, M, a, noise)))[1:]
 
     def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
         """The averages at one point."""
@@ -156,7 +173,9 @@ class FittedEngine(Engine):
         )
 
     def gradient(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Gradient:
-        """The mean gradient as a combination of the rows, the sampled rest by a pseudo-inverse."""
+        """The mean gradient as a combination of the rows, the sampled rest by a
+        pseudo-inverse.
+        """
         rest, alpha, beta = self._fit(Q, M, a, noise)
         f, h = student_rows(self.forms, Q, M, a), self.target.rows(Q, M)
         own, star = self.rule.rows(Q, M, rest)

@@ -1,7 +1,9 @@
-"""Activations with closed averages, by the family that they name (functions/activation.py).
+"""Activations with closed averages, by the family that they name
+(functions/activation.py).
 
-A family is a file with a subclass of `Forms`, entered here; an activation belongs to it by its attribute ``family``,
-(name, *numbers). Everything else is averaged by quadrature.
+A family is a file with a subclass of `Forms`, entered here; an activation belongs to it
+by its attribute ``family``, (name, *numbers). Everything else is averaged by
+quadrature.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ FAMILIES: dict[str, Callable[..., Forms]] = {
 def register_family(name: str) -> Callable[[Maker], Maker]:
     """Class decorator: closed averages for the activations whose family has this name.
 
-    The class is called with the numbers of the family; it is a frozen dataclass derived from `Forms`.
+    The class is called with the numbers of the family; it is a frozen dataclass derived
+    from `Forms`.
     """
 
     def decorate(make: Maker) -> Maker:
@@ -65,12 +68,17 @@ def forms_of(activation: Activation, order: int) -> Forms:
 
 
 def pair_of(f: Activation, g: Activation, order: int) -> PairOf:
-    """Averages of two activations: closed, by Mehler's sum where one of them is smooth, else by panels."""
+    """Averages of a student f and a ridge g: closed; by panels where g bends or jumps;
+    else by Mehler's sum.
+
+    The sum would converge against a g that jumps too, but slowly where the student is
+    steep, and its last terms would then say too little about those that are left out.
+    """
     one, two = forms_of(f, order), forms_of(g, order)
     closed = one.pair if f == g else one.pair_with(two)
     if closed is not None:
         return closed
-    if f.kinks and g.kinks:
+    if g.kinks:
         return lambda c11, c12, c22: cross_pair(f, g, order, c11, c12, c22)
     return lambda c11, c12, c22: mehler_pair(one, two, order, c11, c12, c22)
 
@@ -82,6 +90,4 @@ def pair_work(
     one = forms_of(f, order)
     if one.pair_with(forms_of(g, order)) is not None:
         return one.pair_work(fields, pairs)
-    return NumericForms(g if f.kinks and not g.kinks else f, order).pair_work(
-        fields, pairs
-    )
+    return NumericForms(g if f.kinks or g.kinks else f, order).pair_work(fields, pairs)

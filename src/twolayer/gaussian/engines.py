@@ -1,16 +1,28 @@
 """Which engine averages for a problem, how fine it has to be, and what its error is.
 
     quadratic tasks     matrix products (quadratic.py)
-    linear losses       by parts: pairs of fields; chi closed, by quadrature or sampled (by_parts.py)
-    other losses        all fields at once by quadrature in few dimensions; else a linear fit by parts, the rest sampled
-    error = rounding + |fine − coarse| + spread over scramblings of what is sampled
+    linear losses       by parts: pairs of fields; chi closed,
+                        by quadrature or sampled (by_parts.py)
+    other losses        all fields at once by quadrature in few dimensions;
+                        else a linear fit by parts, the rest sampled
+    error = rounding + 3 |fine − coarse|
+        + 9 standard errors of the mean over scramblings of what is sampled
 
-An `Averager` is the host's handle: the engine chosen for a problem together with the ones that tell its error.
+3 |fine − coarse| is the error of a rule that has ¾ of the nodes where it is coarse and
+converges like 1/n, as at a jump that no panel knows of; others converge faster. Both
+rules may agree by chance. So what is found of psi, relative to its size, is taken for
+phi too; a quadrature of several fields at once is never said to be finer than 1e-5 of
+the size of an average; and the slope of a student that bends between the nodes of a
+target counts with what it does near there (steps_between_nodes.py).
+
+An `Averager` is the host's handle: the engine chosen for a problem together with the
+ones that tell its error.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -29,8 +41,10 @@ from twolayer.gaussian.nodes import target_frame, target_nodes
 from twolayer.gaussian.quadratic import QuadraticEngine, quadratic_task
 from twolayer.gaussian.rectifier import ReluRidge
 from twolayer.gaussian.rescaled_students import AdaptedEngine
+from twolayer.gaussian.series_tail import left_out
+from twolayer.gaussian.steps_between_nodes import missed_by_nodes
 from twolayer.gaussian.targets import NodeTarget, RidgeTarget, ridge_target
-from twolayer.gaussian.two_point import Forms, SecondOrder
+from twolayer.gaussian.two_point import Forms, NumericForms, SecondOrder
 from twolayer.numerics.errors import choice
 from twolayer.numerics.precision import float64
 from twolayer.numerics.quadrature_rules import SCRAMBLINGS, sobol_normals
@@ -67,12 +81,21 @@ MAX_NOISE_NODES = (
     2**25
 )  # the same with those of the label noise at each, which come in batches
 ROUNDING = 1e-14  # relative error of closed forms
+# standard errors in the bound of what is sampled: few scramblings tell little about
+# their spread
+SURE = 9.0
+# |fine − coarse| of a rule that converges like 1/n, as a share of the error of the fine
+SLOWEST = 3.0
+TINY_LENGTH = 1e-150
+# relative error that is stated at least for a quadrature of several fields at once
+SEVERAL = 1e-5
 SECONDS_PER_TERM = 1.5e-6  # of a run: about 240 evaluations
 MAX_FIRST = (
     2**24
 )  # terms of the first-order part beyond which Sobol points over all fields are cheaper
 MAX_CHI = 2**25  # terms of a closed second-order part beyond which it is sampled
-FLOOR = 1e-4  # risks below this fraction of that of a student that says nothing count as vanishing
+# risks below this fraction of that of a student that says nothing count as vanishing
+FLOOR = 1e-4
 
 
 @eqx.filter_jit
@@ -98,6 +121,9 @@ class Averager:
     ]  # other scramblings of what is sampled; empty when nothing is
     sampled: bool  # whether anything is
     first_sampled: bool  # whether more than chi is
+    lines: Engine | None  # with fewer nodes on every line, where there are lines
+    several: Averages  # whether each is by a quadrature of several fields at once
+    P: np.ndarray
 
     @property
     def label(self) -> str:
@@ -114,37 +140,104 @@ class Averager:
         return _on_host(self.engine, Q, M, a, noise)
 
     def truncation(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
-        """Change against the coarse engine: what a higher order would mend."""
-        if self.probe is None:
-            return Averages(*(np.zeros_like(x) for x in (M, Q, Q, a, 0.0)))
-        fine, coarse = (_on_host(engine, Q, M, a, noise) for engine in self.probe)
-        return Averages(*(np.abs(x - y) for x, y in zip(fine, coarse, strict=True)))
+        """Change against the coarse engine, and what sums of both leave out: what a
+        higher order would mend.
+        """
+        Q, M, a, noise = np.asarray(Q), np.asarray(M), np.asarray(a), float(noise)
+        total = Averages(*(np.zeros_like(x) for x in (M, Q, Q, a, np.zeros(()))))
+        if self.probe is not None:
+            found = _change(*self.probe, Q, M, a, noise)
+            if any(self.several):
+                found = self._no_finer(found, Q, M, a, noise)
+            found = _added(found, left_out(self.probe[0], Q, M, a, noise))
+            found = _added(found, missed_by_nodes(*self.probe, Q, M, a))
+            total = _shared(found, Q, self.P)
+        if self.lines is None:
+            return total
+        return _added(total, _change(self.engine, self.lines, Q, M, a, noise))
+
+    def _no_finer(
+        self, found: Averages, Q: Gram, M: Cross, a: Layer, noise: float
+    ) -> Averages:
+        """At least `SEVERAL` of the size of an average, where it counts and where
+        anything is truncated.
+        """
+        silent = _silent_risk(self, *M.shape)
+        width = np.asarray(Q)
+        scale = natural_scale(self(Q, M, a, noise), silent, width, self.P, noise)
+        return Averages(
+            *(
+                np.where(counts & x.any(), np.maximum(x, SEVERAL * size), x)
+                for x, size, counts in zip(found, scale, self.several, strict=True)
+            )
+        )
 
     def error(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
-        """Estimated absolute errors: rounding, truncation, and the spread over scramblings of what is sampled."""
+        """Bounds of the errors of the engine's own averages: rounding, truncation and
+        sampling.
+        """
         value = self(Q, M, a, noise)
-        total = self.truncation(Q, M, a, noise)
-        total = Averages(
-            *(t + ROUNDING * (1 + np.abs(x)) for t, x in zip(total, value, strict=True))
+        mean, bound = self.measure(Q, M, a, noise)
+        # that the one scrambling is off the mean of all is known, not only likely
+        return Averages(
+            *(b + np.abs(x - m) for b, x, m in zip(bound, value, mean, strict=True))
         )
-        samples = [
-            value,
-            *(_on_host(engine, Q, M, a, noise) for engine in self.scrambled()),
-        ]
-        if len(samples) > 1:
-            spread = [
-                np.std(np.stack(x), axis=0, ddof=1) for x in zip(*samples, strict=True)
-            ]
-            total = Averages(*(t + s for t, s in zip(total, spread, strict=True)))
-        return total
+
+    def measure(
+        self, Q: Gram, M: Cross, a: Layer, noise: Scalar
+    ) -> tuple[Averages, Averages]:
+        """The averages, over all scramblings of what is sampled, and bounds of their
+        errors.
+        """
+        engines = [self.engine, *self.scrambled()]
+        samples = [_on_host(engine, Q, M, a, noise) for engine in engines]
+        columns = [np.stack(x) for x in zip(*samples, strict=True)]
+        value = Averages(*(np.mean(x, axis=0) for x in columns))
+        bounds = []
+        for x, truncated in zip(columns, self.truncation(Q, M, a, noise), strict=True):
+            bound = truncated + ROUNDING * (1 + np.abs(x[0]))
+            if len(x) > 1:
+                spread = np.std(x, axis=0, ddof=1)
+                bound = bound + SURE * spread / math.sqrt(len(x))
+            bounds.append(bound)
+        return value, Averages(*bounds)
+
+
+def _change(
+    fine: Engine, coarse: Engine, Q: Gram, M: Cross, a: Layer, noise: Scalar
+) -> Averages:
+    """A bound of the error of the fine engine, from what the coarse one says."""
+    pair = (_on_host(engine, Q, M, a, noise) for engine in (fine, coarse))
+    return Averages(*(SLOWEST * np.abs(x - y) for x, y in zip(*pair, strict=True)))
+
+
+def _added(one: Averages, other: Averages) -> Averages:
+    return Averages(*(x + y for x, y in zip(one, other, strict=True)))
+
+
+def _shared(error: Averages, Q: np.ndarray, P: np.ndarray) -> Averages:
+    """Errors of psi and phi, both of which are averages of σ' e with fields: relative
+    to the lengths of these, that of one is taken for the other too.
+    """
+    own, star = np.sqrt(np.diagonal(Q)), np.sqrt(np.diagonal(P))
+    largest = np.maximum(
+        (error.psi / star).max(axis=1),
+        (error.phi / np.maximum(own, TINY_LENGTH)).max(axis=1),
+    )
+    return error._replace(
+        psi=np.maximum(error.psi, largest[:, None] * star),
+        phi=np.maximum(error.phi, largest[:, None] * own),
+    )
 
 
 @dataclass(frozen=True)
 class _Builder:
-    """Builds the engine for a kernel at a given resolution. ``noisy``: the label noise matters beyond its variance.
+    """Builds the engine for a kernel at a given resolution. ``noisy``: the label noise
+    matters beyond its variance.
 
-    ``scale`` is p/N, by which the second layer of a student that is no mean over neurons is multiplied; ``flips`` is q
-    where the loss is linear in the label. Other losses find it in their kernel.
+    ``scale`` is p/N, by which the second layer of a student that is no mean over
+    neurons is multiplied; ``flips`` is q where the loss is linear in the label. Other
+    losses find it in their kernel.
     """
 
     kernel: Kernel
@@ -180,7 +273,9 @@ class _Builder:
         return AdaptedEngine(engine, self.scale, self.flips, square), sampled
 
     def _plain(self, order: int, coarse: bool, scrambling: int) -> tuple[Engine, bool]:
-        """The same for a mean over neurons, and for true labels where the loss is linear."""
+        """The same for a mean over neurons, and for true labels where the loss is
+        linear.
+        """
         kernel, student = self.kernel, self.kernel.loss.student
         if self.engine != "auto":
             return self._full(order, scrambling)
@@ -241,7 +336,9 @@ class _Builder:
     def _first(
         self, order: int, coarse: bool, scrambling: int
     ) -> tuple[Forms, RidgeTarget | NodeTarget, bool] | None:
-        """Averages of the student and how the target enters, unless they cost more than Sobol points."""
+        """Averages of the student and how the target enters, unless they cost more than
+        Sobol points.
+        """
         sigma, p = self.kernel.activation, self.p
         forms = forms_of(sigma, order)
         ridge = ridge_target(self.kernel.target, sigma, self.P, order)
@@ -256,7 +353,9 @@ class _Builder:
                 is not None
             )
             if ridge is not None and (rule.sampled or not closes):
-                rule = None  # pairs with the ridges are exact, and nodes would not close the variance part
+                # pairs with the ridges are exact, and nodes would not close the
+                # variance part
+                rule = None
         target: RidgeTarget | NodeTarget
         if rule is None:
             assert ridge is not None
@@ -274,7 +373,9 @@ class _Builder:
     def _variance(
         self, forms: Forms, target: RidgeTarget | NodeTarget, order: int
     ) -> SecondOrder | None:
-        """A closed second-order part for this student and target that can be afforded, or None."""
+        """A closed second-order part for this student and target that can be afforded,
+        or None.
+        """
         if isinstance(target, NodeTarget):
             found = forms.node_variance(target, self.p)
         else:
@@ -292,10 +393,11 @@ def select(
     order: int = ORDER,
     log2_points: int = LOG2_POINTS,
 ) -> Averager:
-    """The engine for a problem and a loss, with ``order`` nodes per panel of quadrature rules.
+    """The engine for a problem and a loss, with ``order`` nodes per panel of quadrature
+    rules.
 
-    ``engine`` is ``"auto"``: closed forms where they exist, else quadrature, else Sobol points; ``"quadrature"`` and
-    ``"sobol"`` average over all fields at once.
+    ``engine`` is ``"auto"``: closed forms where they exist, else quadrature, else Sobol
+    points; ``"quadrature"`` and ``"sobol"`` average over all fields at once.
 
     Examples
     --------
@@ -337,11 +439,29 @@ def _select(builder: _Builder, order: int) -> Averager:
         scrambled,
         sampled,
         sampled and not exact,
+        _with_shorter_lines(engine),
+        _of_several_fields(plain),
+        builder.P,
+    )
+
+
+def _with_shorter_lines(engine: Engine) -> Engine | None:
+    """The engine with fewer nodes on every line; None where it has none."""
+    every = jax.tree.leaves(engine, is_leaf=_is_rule)
+    rules = [x for x in every if _is_rule(x)]
+    if not any(rule.split and rule.normals is not None for rule in rules):
+        return None
+    return jax.tree.map(
+        lambda x: replace(x, line=x.line - 1) if _is_rule(x) else x,
+        engine,
+        is_leaf=_is_rule,
     )
 
 
 def _truncated(engine: Engine) -> Engine:
-    """The engine without a sampled second-order part, which is not truncated: one compiled code for all points."""
+    """The engine without a sampled second-order part, which is not truncated: one
+    compiled code for all points.
+    """
     if isinstance(engine, AdaptedEngine):
         return eqx.tree_at(lambda e: e.inner, engine, _truncated(engine.inner))
     chi = (
@@ -355,9 +475,11 @@ def _truncated(engine: Engine) -> Engine:
 def natural_scale(
     values: Averages, silent: float, Q: np.ndarray, P: np.ndarray, noise: float
 ) -> Averages:
-    """The size that each average can have by Cauchy–Schwarz: a relative error that makes sense where one vanishes.
+    """The size that each average can have by Cauchy–Schwarz: a relative error that
+    makes sense where one vanishes.
 
-    ``silent`` is the excess risk of a student with a = 0, the scale that remains where everything is learned.
+    ``silent`` is the excess risk of a student with a = 0, the scale that remains where
+    everything is learned.
     """
     risk = max(float(values.excess_risk), FLOOR * silent) + noise / 2 + 1e-300
     gradient = max(
@@ -384,7 +506,9 @@ def relative_error(
     M: np.ndarray,
     a: np.ndarray,
 ) -> float:
-    """The largest of the absolute errors, each relative to the natural scale of its average at (Q, M, a)."""
+    """The largest of the absolute errors, each relative to the natural scale of its
+    average at (Q, M, a).
+    """
     silent = max(
         float(averager(Q, M, np.zeros_like(a), problem.noise).excess_risk), 0.0
     )
@@ -414,17 +538,16 @@ def truncation_error(
         one, two = (
             _on_host(engine, *point, problem.noise) for engine in (fine, coarse)
         )
-        # chi is at least the label noise and the risk times the slopes; where it is not known, take that
+        # chi is at least the label noise and the risk times the slopes; where it is not
+        # known, take that
         seen = one._replace(
             chi=np.maximum(np.abs(one.chi), 2 * one.excess_risk + problem.noise)
         )
         scale = natural_scale(seen, silent, point[0], problem.P, problem.noise)
+        rest = left_out(fine, *point, problem.noise)
+        changes = (np.abs(x - y) + z for x, y, z in zip(one, two, rest, strict=True))
         worst = max(
-            worst,
-            *(
-                float(np.max(np.abs(x - y))) / s
-                for x, y, s in zip(one, two, scale, strict=True)
-            ),
+            worst, *(float(np.max(x)) / s for x, s in zip(changes, scale, strict=True))
         )
     return worst
 
@@ -442,10 +565,12 @@ def adapt(
     log2_points: int = PER_STEP,
     at_least: int = ORDERS[0],
 ) -> tuple[Averager, int, float]:
-    """The cheapest engine whose truncation error is below the tolerance at (Q, M, a), its order, and that error.
+    """The cheapest engine whose truncation error is below the tolerance at (Q, M, a),
+    its order, and that error.
 
-    Leading axes hold several points: the worst of them counts. If no order reaches the tolerance (a target that bends
-    along oblique surfaces), the highest one is returned: the error tells.
+    Leading axes hold several points: the worst of them counts. If no order reaches the
+    tolerance (a target that bends along oblique surfaces), the highest one is returned:
+    the error tells.
     """
     points = [
         np.reshape(x, (-1, *x.shape[x.ndim - n :])) for x, n in ((Q, 2), (M, 2), (a, 1))
@@ -467,7 +592,8 @@ def adapt(
 def adapt_steps(
     problem: Problem, loss: Loss | str, Q: np.ndarray, M: np.ndarray, a: np.ndarray
 ) -> Averager:
-    """As `adapt`, where averages are taken at every step of every run and not to more digits than these tell.
+    """As `adapt`, where averages are taken at every step of every run and not to more
+    digits than these tell.
 
     Sobol points in the place of a quadrature over all fields of more than 2^16 nodes.
     """
@@ -507,7 +633,9 @@ def compile_seconds(engine: Engine) -> float:
 
 
 def _full_nodes(engine: Engine, p: int) -> tuple[int, int]:
-    """Nodes of a quadrature over all fields, and of these with the label noise; 0 if there is none."""
+    """Nodes of a quadrature over all fields, and of these with the label noise; 0 if
+    there is none.
+    """
     rules = [
         x
         for x in jax.tree.leaves(engine, is_leaf=_is_rule)
@@ -520,3 +648,15 @@ def _full_nodes(engine: Engine, p: int) -> tuple[int, int]:
 
 def _is_rule(x: Numbers) -> bool:
     return isinstance(x, FullRule)
+
+
+def _of_several_fields(engine: Engine) -> Averages:
+    """Which averages are by a quadrature of several fields: over all at once, or of
+    pairs of which one bends.
+    """
+    forms, rule = getattr(engine, "forms", None), getattr(engine, "variance", None)
+    first = isinstance(forms, NumericForms) and bool(forms.activation.kinks)
+    if isinstance(engine, FullEngine):
+        first, rule = engine.rule.normals is None, engine.rule
+    chi = first or (isinstance(rule, FullRule) and rule.normals is None)
+    return Averages(*(np.asarray(x) for x in (first, first, chi, first, first)))

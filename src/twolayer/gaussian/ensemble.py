@@ -1,15 +1,20 @@
-"""Averages over an ensemble of particles: what each neuron of a very wide network feels.
+"""Averages over an ensemble of particles: what each neuron of a very wide network
+feels.
 
-    λ = A·ξ + s g,   λ* = L ξ,   s = √q,   ξ ~ N(0, I_r) shared,   corr(g, g') = c, averaged over directions on a sphere
-    dA = a E[σ'(λ) ξ e],    ds = a E[σ'(λ) g e],    da = E[σ(λ) e],    e = h(λ*) − ∫ a' σ(λ') dμ'
+    λ = A·ξ + s g,   λ* = L ξ,   s = √q,   ξ ~ N(0, I_r) shared,
+        corr(g, g') = c, averaged over directions on a sphere
+    dA = a E[σ'(λ) ξ e],    ds = a E[σ'(λ) g e],    da = E[σ(λ) e],
+        e = h(λ*) − ∫ a' σ(λ') dμ'
 
-In the shared fields alone the ensemble is a few functions on R^r. With α_n = E[σ(A·ξ + s g) h_n(g) | ξ] and
-c_n = E[cⁿ] (zero for odd n; c_n → 0 for n > 0 as d → ∞)
+In the shared fields alone the ensemble is a few functions on R^r. With α_n = E[σ(A·ξ +
+s g) h_n(g) | ξ] and c_n = E[cⁿ] (zero for odd n; c_n → 0 for n > 0 as d → ∞)
 
-    E[σ(λ) σ(λ') | ξ] = Σ_n c_n α_n(ξ) α'_n(ξ)     ⇒     F_n(ξ) = ∫ a α_n(ξ) dμ  carries the whole interaction
+    E[σ(λ) σ(λ') | ξ] = Σ_n c_n α_n(ξ) α'_n(ξ)     ⇒     F_n(ξ) = ∫ a α_n(ξ) dμ
+        carries the whole interaction
 
-As d → ∞ the output is F_0(ξ), without fluctuations, and e any residual of label and output.
-Cost O(particles · nodes · orders) by nodes over ξ; O(particles) for quadratic tasks; O(particles²) by pairs.
+As d → ∞ the output is F_0(ξ), without fluctuations, and e any residual of label and
+output. Cost O(particles · nodes · orders) by nodes over ξ; O(particles) for quadratic
+tasks; O(particles²) by pairs.
 """
 
 from __future__ import annotations
@@ -41,7 +46,9 @@ BLOCK = 2**16  # particles × nodes that are looked at together: they stay in ca
 
 
 class Cloud(NamedTuple):
-    """Particles inside compiled code: A (n, r), s (n,), a (n,) and their weights (n,)."""
+    """Particles inside compiled code: A (n, r), s (n,), a (n,) and their weights
+    (n,).
+    """
 
     A: Numbers
     s: Numbers
@@ -59,7 +66,9 @@ class Velocity(NamedTuple):
 
 
 class Ensemble(eqx.Module):
-    """Cloud → Velocity. ``student`` is 1 for the squared loss, 0 for the correlation loss."""
+    """Cloud → Velocity. ``student`` is 1 for the squared loss, 0 for the correlation
+    loss.
+    """
 
     @abc.abstractmethod
     def __call__(self, cloud: Cloud) -> Velocity:
@@ -72,7 +81,9 @@ class Ensemble(eqx.Module):
 
 
 class QuadraticEnsemble(Ensemble):
-    """σ = x²·scale + shift against ξᵀHξ + h0: closes on ∫aAAᵀ and ∫as². Cost O(particles·r²)."""
+    """σ = x²·scale + shift against ξᵀHξ + h0: closes on ∫aAAᵀ and ∫as². Cost
+    O(particles·r²).
+    """
 
     student: float = eqx.field(static=True)
     scale: float = eqx.field(static=True)
@@ -92,9 +103,10 @@ class QuadraticEnsemble(Ensemble):
         def mean_and_form(student: float) -> tuple[Numbers, Numbers]:
             """E[e], and e = ξᵀ B ξ + … in the shared fields."""
             B = self.H - student * scale * S
-            return jnp.trace(B) + self.h0 - student * (
-                scale * T + self.shift * u.sum()
-            ), B
+            return (
+                jnp.trace(B) + self.h0 - student * (scale * T + self.shift * u.sum()),
+                B,
+            )
 
         mean, B = mean_and_form(self.student)
         AB, across = A @ B, self.student * scale * c2 * T
@@ -123,8 +135,9 @@ class QuadraticEnsemble(Ensemble):
 class NodeEnsemble(Ensemble):
     """Any activation and target, at nodes of ξ; ``moments`` are c_0, c_2, c_4, …
 
-    ``beyond`` is E[·²] of a part of the target that is orthogonal to everything that the student can say.
-    ``residual`` (h, f) → e is that of a loss that is not linear, whose labels are ``keep``·h in the mean.
+    ``beyond`` is E[·²] of a part of the target that is orthogonal to everything that
+    the student can say. ``residual`` (h, f) → e is that of a loss that is not linear,
+    whose labels are ``keep``·h in the mean.
     """
 
     forms: Forms = eqx.field(static=True)
@@ -153,21 +166,25 @@ class NodeEnsemble(Ensemble):
         return f"{inner} at nodes of the target fields: {self.rule}{orders}"
 
     def _rungs(self, A: Numbers, s: Numbers) -> tuple[Numbers, Numbers]:
-        """α_n for even n (orders, particles, nodes), and E[σ' h_n | ξ] for all n up to one more."""
+        """α_n for even n (orders, particles, nodes), and E[σ' h_n | ξ] for all n up to
+        one more.
+        """
         top = 2 * (len(self.moments) - 1)
         width = jnp.abs(s)[:, None]
-        value, slopes = self.forms.ladder(A @ self.xi.T, width, top + 2)
-        root = np.sqrt(np.arange(2, top + 1, 2))[:, None, None]
-        return jnp.concatenate([value[None], width / root * slopes[1:top:2]]), slopes
+        ladder = self.forms.ladder(A @ self.xi.T, width, top + 2)
+        return ladder.values(width)[: top + 1 : 2], ladder.slopes
 
     def __call__(self, cloud: Cloud) -> Velocity:
-        """Two passes over the particles: the functions F_n, then what they do to each."""
+        """Two passes over the particles: the functions F_n, then what they do to
+        each.
+        """
         K = len(self.moments)
         n = 2 * np.arange(K)[:, None, None]
         c = jnp.asarray(self.moments)[:, None]
 
         size = max(1, BLOCK // (K * len(self.weights)))
-        # one block keeps its Hermite coefficients for the second pass; many blocks compute them again
+        # one block keeps its Hermite coefficients for the second pass; many blocks
+        # compute them again
         kept = self._rungs(cloud.A, cloud.s) if len(cloud.s) <= size else None
 
         def outputs(block: Cloud) -> Numbers:
@@ -183,7 +200,8 @@ class NodeEnsemble(Ensemble):
         def rates(block: Cloud) -> Tree:
             alpha, slopes = kept or self._rungs(block.A, block.s)
             e = pull[:, None, :]
-            if self.own:  # without the neuron's own share of F_n; its true own term is added below
+            # without the neuron's own share of F_n; its true own term is added below
+            if self.own:
                 share = (block.weights * block.a)[:, None] * self.weights
                 e = e + self.student * c[:, None] * share * alpha
             even, odd = slopes[: 2 * K - 1 : 2], slopes[1 : 2 * K : 2]
@@ -223,7 +241,9 @@ class NodeEnsemble(Ensemble):
 
 
 class PairEnsemble(Ensemble):
-    """Closed pair averages and a ridge target, at nodes of the correlation. Cost O(particles²)."""
+    """Closed pair averages and a ridge target, at nodes of the correlation. Cost
+    O(particles²).
+    """
 
     forms: Forms = eqx.field(static=True)
     student: float = eqx.field(static=True)
@@ -288,7 +308,9 @@ class PairEnsemble(Ensemble):
 def _by_blocks(
     function: Callable[[Cloud], Numbers], cloud: Cloud, size: int, total: bool = False
 ) -> Numbers:
-    """A function of particles, block by block so that memory stays bounded: rows side by side, or their sum."""
+    """A function of particles, block by block so that memory stays bounded: rows side
+    by side, or their sum.
+    """
     n = len(cloud.s)
     if n <= size:
         return function(cloud)

@@ -3,13 +3,17 @@
     correlation c of two directions uniform on the sphere of R^D, D = d − rank P:
     density ∝ (1 − c²)^{(D−3)/2},    E[c^{2i}] = Π_{l<i} (2l + 1)/(D + 2l)
 
-Quadratic tasks close on low moments. Ridge targets of closed pair averages are summed over pairs of particles while
-these are few. Everything else goes over nodes of the target fields: Gauss–Hermite where all is smooth, panels where
-the target bends, Sobol points in many dimensions. Nodes and orders of c are raised until the rates stop changing.
+Quadratic tasks close on low moments. Ridge targets of closed pair averages are summed
+over pairs of particles while these are few. Everything else goes over nodes of the
+target fields: Gauss–Hermite where all is smooth, panels where the target bends, Sobol
+points in many dimensions. Nodes and orders of c are raised until the rates stop
+changing.
 
-Of an odd or even activation only that part of the target is learned, and half of the nodes are enough:
+Of an odd or even activation only that part of the target is learned, and half of the
+nodes are enough:
 
-    σ(−x) = ±σ(x):    F(−ξ) = ±F(ξ),    h = h₊ + h₋,    E[(h − F)²] = E[(h± − F)²] + E[h∓²]
+    σ(−x) = ±σ(x):    F(−ξ) = ±F(ξ),    h = h₊ + h₋,
+        E[(h − F)²] = E[(h± − F)²] + E[h∓²]
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ from twolayer.gaussian.quadratic import QuadraticTask, quadratic_task
 from twolayer.gaussian.quadrature import nested_rule
 from twolayer.gaussian.targets import ridge_target
 from twolayer.numerics.precision import float64
-from twolayer.numerics.quadrature_rules import SCRAMBLINGS, hermite_rule, sobol_normals
+from twolayer.numerics.quadrature_rules import hermite_rule, sobol_normals
 from twolayer.task.losses import Loss, LossFunction
 from twolayer.task.problem import Problem
 
@@ -54,6 +58,7 @@ __all__ = [
     "correlation_rule",
 ]
 
+OTHERS = 4  # scramblings to which sampled nodes are compared
 INTERACTIONS = ("auto", "nodes", "pairs")
 ORDERS = (12, 16, 24, 32, 48, 64)
 TERMS = (3, 6, 12, 24, 48)
@@ -65,7 +70,8 @@ MAX_PAIRED = 2048  # particles up to which pairs are an option
 
 
 def correlation_moments(dimension: float, count: int) -> np.ndarray:
-    """E[c^{2i}], i < count, of the correlation of two directions uniform on the sphere of R^dimension.
+    """E[c^{2i}], i < count, of the correlation of two directions uniform on the sphere
+    of R^dimension.
 
     Examples
     --------
@@ -83,7 +89,8 @@ def correlation_moments(dimension: float, count: int) -> np.ndarray:
 
 
 def correlation_rule(dimension: float, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights for averages over that correlation; a single node at 0 for infinite dimension.
+    """Nodes and weights for averages over that correlation; a single node at 0 for
+    infinite dimension.
 
     Examples
     --------
@@ -124,7 +131,8 @@ class Wide:
     own : bool
         Whether a neuron's term with itself has correlation 1.
     frame : array (k, r), optional
-        L of λ* = L ξ, where particles see more of ξ than λ*: the target's parts in the blocks of the inputs.
+        L of λ* = L ξ, where particles see more of ξ than λ*: the target's parts in the
+        blocks of the inputs.
     """
 
     problem: Problem
@@ -147,7 +155,9 @@ class Wide:
 
     @cached_property
     def _residual(self) -> LossFunction | None:
-        """E of label and output, averaged over the noise of labels, where it is not linear."""
+        """E of label and output, averaged over the noise of labels, where it is not
+        linear.
+        """
         loss, problem = self.loss, self.problem
         if loss.student is not None:
             return None
@@ -162,7 +172,9 @@ class Wide:
 
     @property
     def paired(self) -> bool:
-        """Whether pairs of particles are summed: closed averages only, and few enough particles."""
+        """Whether pairs of particles are summed: closed averages only, and few enough
+        particles.
+        """
         target = self.problem.target
         linear = self.loss.student is not None
         possible = (
@@ -183,7 +195,9 @@ class Wide:
 
     @property
     def terms(self) -> float:
-        """Terms of one evaluation, as an order of magnitude: those of rules somewhat finer than the coarsest."""
+        """Terms of one evaluation, as an order of magnitude: those of rules somewhat
+        finer than the coarsest.
+        """
         n = float(self.particles)
         if self.quadratic:
             return n * self.L.shape[1] ** 2
@@ -194,7 +208,9 @@ class Wide:
 
     @property
     def held(self) -> float:
-        """Numbers that one evaluation holds at once, at most: whole matrices of pairs, or blocks of particles."""
+        """Numbers that one evaluation holds at once, at most: whole matrices of pairs,
+        or blocks of particles.
+        """
         return ARRAYS * (
             float(self.particles) ** 2
             if self.paired and not self.quadratic
@@ -267,9 +283,11 @@ class Wide:
     def adapt(
         self, cloud: Cloud, tolerance: float, fineness: Fineness
     ) -> tuple[Fineness, float]:
-        """The coarsest rule, from the given one on, whose rates change by less than the tolerance; and its error.
+        """The coarsest rule, from the given one on, whose rates change by less than the
+        tolerance; and its error.
 
-        Orders of the correlation are raised until the last one contributes less, nodes until the next rule does.
+        Orders of the correlation are raised until the last one contributes less, nodes
+        until the next rule does.
         """
         while True:
             now = self._rates(self.build(fineness)[0], cloud)
@@ -290,7 +308,9 @@ class Wide:
             fineness = other
 
     def _last_order(self, now: Velocity, fineness: Fineness, cloud: Cloud) -> float:
-        """What the highest order of the correlation contributes: a bound on what is cut off, for they decrease."""
+        """What the highest order of the correlation contributes: a bound on what is cut
+        off, for they decrease.
+        """
         ensemble, _ = self.build(fineness)
         if not self.truncated or not isinstance(ensemble, NodeEnsemble):
             return 0.0
@@ -307,18 +327,21 @@ class Wide:
         )
 
     def _spread(self, now: Velocity, fineness: Fineness, cloud: Cloud) -> float:
-        """Largest change under other scramblings of sampled nodes; 0 when nothing is sampled."""
+        """Largest change under other scramblings of sampled nodes; 0 when nothing is
+        sampled.
+        """
         rule = self.build(fineness)[1]
         if rule is None or not rule.sampled:
             return 0.0
         others = (
-            self._rates(self.build(fineness, i)[0], cloud)
-            for i in range(1, SCRAMBLINGS)
+            self._rates(self.build(fineness, i)[0], cloud) for i in range(1, 1 + OTHERS)
         )
         return max(self._distance(now, other, cloud) for other in others)
 
     def _distance(self, one: Velocity, two: Velocity, cloud: Cloud) -> float:
-        """Difference of rates relative to the size they can have, as that of `natural_scale`."""
+        """Difference of rates relative to the size they can have, as that of
+        `natural_scale`.
+        """
         risk = max(float(two.excess_risk), FLOOR * self._silent, 1e-300)
         pairs = zip(one[:3], two[:3], strict=True)
         size = math.sqrt(2 * risk) * max(1.0, float(np.abs(cloud.a).max()))
@@ -329,7 +352,9 @@ class Wide:
 def _folded(
     rule: NodeRule, sigma: Activation
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Points on one side of 0, their weights, the part of h that σ can learn there, and E[(…)²] of the other part."""
+    """Points on one side of 0, their weights, the part of h that σ can learn there, and
+    E[(…)²] of the other part.
+    """
     points, weights, values = rule.points, rule.weights, rule.values
     sign, back = _parity(sigma), slice(None, None, -1)
     symmetric = np.allclose(points, -points[back], atol=1e-12) and np.allclose(
@@ -352,7 +377,9 @@ def _folded(
 
 @lru_cache(maxsize=64)
 def _parity(sigma: Activation) -> int:
-    """1 for an even activation, −1 for an odd one, 0 for any other, by its values on both sides of 0."""
+    """1 for an even activation, −1 for an odd one, 0 for any other, by its values on
+    both sides of 0.
+    """
     x = np.linspace(0.0, FARTHEST, 97)
     right, left = (np.asarray(sigma(jnp.asarray(y))) for y in (x, -x))
     for sign in (1, -1):
@@ -367,7 +394,9 @@ def _smooth(problem: Problem) -> bool:
 
 
 def _size(problem: Problem, L: np.ndarray, order: int) -> int:
-    """Nodes of the product rule of this order, before any are left out; panels need as many fields as there are ξ."""
+    """Nodes of the product rule of this order, before any are left out; panels need as
+    many fields as there are ξ.
+    """
     kinks, smooth = problem.target.kinks, _smooth(problem)
     if kinks is None or not (smooth or L.shape[1] <= len(L)):
         return 2**63
@@ -383,7 +412,9 @@ def _field_nodes(
     scrambling: int,
     linear: bool = True,
 ) -> NodeRule:
-    """Nodes of ξ: exact for polynomials and linear losses, product rules in few dimensions, Sobol points otherwise."""
+    """Nodes of ξ: exact for polynomials and linear losses, product rules in few
+    dimensions, Sobol points otherwise.
+    """
     target, sigma, rank = problem.target, problem.activation, L.shape[1]
     polynomial = (
         linear and target.polynomial is not None and sigma.polynomial is not None

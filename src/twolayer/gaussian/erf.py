@@ -1,11 +1,13 @@
 """σ(x) = erf(x/√2): every average in closed form.
 
-    E[σσ] = (2/π) arcsin( C12/√((1+C11)(1+C22)) )          E[σ'σ'] = (2/π)/√Λ,  Λ = (1+C11)(1+C22) − C12²
+    E[σσ] = (2/π) arcsin( C12/√((1+C11)(1+C22)) )          E[σ'σ'] = (2/π)/√Λ,
+        Λ = (1+C11)(1+C22) − C12²
     E[σ''(1) σ(2)] = −E[σ'σ'] C12/(1+C11)
     E[σ'(1)σ'(2)σ(3)σ(4)] = (4/π²) Λ^(−1/2) arcsin( T34/√((1+T33)(1+T44)) )
 
-where T is the covariance of fields 3, 4 tilted by the two σ': T = C34,34 − C34,12 (1 + C12,12)⁻¹ C12,34. Against a
-target at nodes of λ*, E[σ'σ'h²] and E[σ'σ'σh] are the same Gaussians with means, node by node.
+where T is the covariance of fields 3, 4 tilted by the two σ': T = C34,34 − C34,12 (1 +
+C12,12)⁻¹ C12,34. Against a target at nodes of λ*, E[σ'σ'h²] and E[σ'σ'σh] are the same
+Gaussians with means, node by node.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ class ErfForms(Forms):
         return Single(value, slope, -mean / wide * slope)
 
     def ladder(self, mean: Numbers, width: Number, orders: int) -> Ladder:
-        """Hermite coefficients: σ' is a Gaussian, so each is (−s/√(1+s²))^n h_n(μ/√(1+s²)) times the first."""
+        """Hermite coefficients: σ' is a Gaussian, so each is (−s/√(1+s²))^n
+        h_n(μ/√(1+s²)) times the first.
+        """
         narrow = jax.lax.rsqrt(1.0 + width**2)
         x = mean * narrow
         slope = math.sqrt(TWO_OVER_PI) * narrow * jnp.exp(-(x**2) / 2)
@@ -142,11 +146,12 @@ class ErfNodes(eqx.Module):
 
 
 def four_point(C: Numbers, weights: Numbers, p: int) -> Numbers:
-    """Σ_{q,s} w_q w_s E[σ'_j σ'_l σ_q σ_s] for j, l < p, fields with covariance C (n, n).
+    """Σ_{q,s} w_q w_s E[σ'_j σ'_l σ_q σ_s] for j, l < p, fields with covariance C (n,
+    n).
 
-    Symmetric in (j, l), so that p(p + 1)/2 · n² terms are computed. (Strips above the diagonal of (q, s) would save a
-    sixth at p = 64 and compile a second longer.) Cost O(p² n²) time; memory O(n²): the pairs (j, l) are taken a few at
-    a time.
+    Symmetric in (j, l), so that p(p + 1)/2 · n² terms are computed. (Strips above the
+    diagonal of (q, s) would save a sixth at p = 64 and compile a second longer.) Cost
+    O(p² n²) time; memory O(n²): the pairs (j, l) are taken a few at a time.
     """
     variance = jnp.diagonal(C)
 

@@ -1,16 +1,20 @@
 """The covariance of the increments of the overlaps, from the same kernel as their mean.
 
-    𝒳_M = g_j λ*_r,    𝒳_Q = g_j λ_l + g_l λ_j + ρ g_j g_l,    𝒳_a = e σ(λ_j),    ρ = lr d/(p n_b)
-    Σ = Cov 𝒳,    increments of one step ~ (lr/p) ( E𝒳 , Σ/n_b );    projected: Σ → J Σ Jᵀ
+    𝒳_M = g_j λ*_r,    𝒳_Q = g_j λ_l + g_l λ_j + ρ g_j g_l,    𝒳_a = e σ(λ_j),
+        ρ = lr d/(p n_b)
+    Σ = Cov 𝒳,    increments of one step ~ (lr/p) ( E𝒳 , Σ/n_b );
+        projected: Σ → J Σ Jᵀ
 
-𝒳 is the increment of one sample divided by lr/p, with ‖z‖² = d. M, Q and a move together: one sample drives all of
-them, so Σ is far from diagonal. For a quadratic activation and target e = uᵀBu + b0 + √Δ ξ, and all moments follow
-from one generating function:
+𝒳 is the increment of one sample divided by lr/p, with ‖z‖² = d. M, Q and a move
+together: one sample drives all of them, so Σ is far from diagonal. For a quadratic
+activation and target e = uᵀBu + b0 + √Δ ξ, and all moments follow from one generating
+function:
 
     E[e^{se} u_a u_b u_c u_d] = G(s) (V_ab V_cd + V_ac V_bd + V_ad V_bc)(s)
     V(s) = Σ_n (2s)^n Ω (BΩ)^n,    log G(s) = Σ_n (2s)^n tr(BΩ)^n/(2n) + s b0 + s² Δ/2
 
-Any other task: nodes over all fields, exact for polynomials in few dimensions, quadrature or Sobol points otherwise.
+Any other task: 𝒳 is linear in what one sample does (single_samples.py), whose parts are
+closed for other polynomials and for erf, and come from nodes otherwise.
 """
 
 from __future__ import annotations
@@ -25,12 +29,13 @@ import numpy as np
 from twolayer.equations.state import Overlap, pack
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.quadratic import QuadraticEngine, residual_form
-from twolayer.gaussian.single_samples import SampleNodes, covariance
+from twolayer.gaussian.sample_parts import covariance
+from twolayer.gaussian.single_samples import Choice, TaskSamples
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
 
-__all__ = ["Spread", "spread_of"]
+__all__ = ["Spread", "closed_covariance", "spread_of"]
 
 
 class QuadraticSpread(eqx.Module):
@@ -120,8 +125,8 @@ def _fourth(
     return total
 
 
-class NodeSpread(SampleNodes):
-    """Nodes over all fields and the label noise. Cost O(nodes · F²)."""
+class PartSpread(TaskSamples):
+    """Σ from the parts of one sample. Cost O(parts · F²)."""
 
     trained: bool = eqx.field(static=True)
 
@@ -129,23 +134,26 @@ class NodeSpread(SampleNodes):
         self, Q: Gram, M: Cross, a: Layer, noise: Scalar, rho: Numbers
     ) -> Numbers:
         """Σ at one point."""
-        at = self.visit(Overlap(Q, M, a), noise)
-        mixed = at.g[:, :, None] * at.student[:, None, :]
-        quadratic = (
-            mixed + mixed.swapaxes(1, 2) + rho * at.g[:, :, None] * at.g[:, None, :]
-        )
-        X = pack(
-            quadratic, at.g[:, :, None] * at.target[:, None, :], at.second, self.trained
-        )
+        y = Overlap(Q, M, a)
+        rows, at = self.rows(y), self.parts(y, noise)
+        mixed = at.pull @ rows.own.T
+        quadratic = mixed + mixed.swapaxes(1, 2) + rho * at.pair
+        X = pack(quadratic, at.pull @ rows.star.T, at.second, self.trained)
         return covariance(at.weights, X)
 
 
-Spread = QuadraticSpread | NodeSpread
+Spread = QuadraticSpread | PartSpread
 """(Q, M, a, Δ, ρ) → Σ (F, F) of one sample of the plain algorithm."""
 
 
-def spread_of(problem: Problem, algorithm: SGD) -> Spread:
-    """The rule for Σ of a problem and an algorithm.
+def closed_covariance(problem: Problem, algorithm: SGD) -> bool:
+    """Whether Σ has a closed form of its own and needs no choice of a rule."""
+    return isinstance(select(problem, algorithm.drive).engine, QuadraticEngine)
+
+
+def spread_of(problem: Problem, algorithm: SGD, choice: Choice | None = None) -> Spread:
+    """The rule for Σ of a problem and an algorithm; what a sample does as it was chosen
+    before, where that is asked for.
 
     Examples
     --------
@@ -156,4 +164,4 @@ def spread_of(problem: Problem, algorithm: SGD) -> Spread:
     engine = select(problem, algorithm.drive).engine
     if isinstance(engine, QuadraticEngine):
         return QuadraticSpread(engine, trained)
-    return NodeSpread.build(problem, algorithm, trained=trained)
+    return PartSpread.build(problem, algorithm, choice, trained=trained)

@@ -1,12 +1,14 @@
 """The covariance of the increments of overlaps in blocks.
 
-    𝒳_M⁽ⁱ⁾ = g_j λ*_r⁽ⁱ⁾,    𝒳_Q⁽ⁱ⁾ = g_j λ_l⁽ⁱ⁾ + g_l λ_j⁽ⁱ⁾ + ρ s_i (d_i/d) g_j g_l,    𝒳_a = e σ(λ_j)
+    𝒳_M⁽ⁱ⁾ = g_j λ*_r⁽ⁱ⁾,    𝒳_Q⁽ⁱ⁾ = g_j λ_l⁽ⁱ⁾ + g_l λ_j⁽ⁱ⁾ + ρ s_i (d_i/d) g_j g_l,
+        𝒳_a = e σ(λ_j)
     ρ = lr d/(p n_b)
     fields of a block  u⁽ⁱ⁾ = U⁽ⁱ⁾ x⁽ⁱ⁾,   u = Σ_i u⁽ⁱ⁾:    E[u⁽ⁱ⁾|u] = s_i Ω⁽ⁱ⁾ Ω⁺ u
     Cov(u⁽ⁱ⁾, u⁽ˡ⁾|u) = δ_il s_i Ω⁽ⁱ⁾ − s_i s_l Ω⁽ⁱ⁾ Ω⁺ Ω⁽ˡ⁾
 
-g is a function of u alone, so Cov 𝒳 is that of the conditional means, over nodes for u, and E[g gᵀ] times the
-conditional covariances. Different blocks are correlated.
+g is a function of u alone, so Cov 𝒳 is that of the conditional means, which are linear
+in what one sample does (single_samples.py), and E[g gᵀ] times the conditional
+covariances. Different blocks are correlated.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from twolayer.equations.blocks import Blocks
 from twolayer.equations.mean_step_in_blocks import whitened
 from twolayer.equations.optimiser_step import tangent_part
 from twolayer.equations.state import Overlap, pack, size_of, unpack
-from twolayer.gaussian.single_samples import SampleNodes, covariance
+from twolayer.gaussian.sample_parts import covariance
+from twolayer.gaussian.single_samples import Choice, TaskSamples
 from twolayer.numerics.types import Number, Numbers, Real, Scalar
 from twolayer.task.algorithm import SGD
 from twolayer.task.problem import Problem
@@ -34,7 +37,9 @@ __all__ = [
 
 
 def pack_blocks(Q: Real, M: Real, a: Number, trained: bool) -> Numbers:
-    """(M⁽ⁱ⁾, upper triangle of Q⁽ⁱ⁾ of each block, and a if it is trained) in one vector (…, F)."""
+    """(M⁽ⁱ⁾, upper triangle of Q⁽ⁱ⁾ of each block, and a if it is trained) in one
+    vector (…, F).
+    """
     lead = M.shape[:-3]
     each = pack(Q, M, jnp.zeros((*M.shape[:-1],)), False).reshape(*lead, -1)
     return jnp.concatenate([each, a], axis=-1) if trained else each
@@ -50,7 +55,9 @@ def unpack_blocks(x: Numbers, b: int, p: int, k: int, trained: bool) -> Overlap:
 
 
 def tangent_in_blocks(y: Overlap, trained: bool) -> Numbers:
-    """What normalising the rows does to small increments of packed overlaps in blocks."""
+    """What normalising the rows does to small increments of packed overlaps in
+    blocks.
+    """
     b, p, k = y.M.shape
 
     def project(x: Numbers) -> Numbers:
@@ -62,8 +69,8 @@ def tangent_in_blocks(y: Overlap, trained: bool) -> Numbers:
     return jax.vmap(project, out_axes=1)(jnp.eye(b * size_of(p, k) + p * trained))
 
 
-class BlockSpread(SampleNodes):
-    """Overlaps in blocks → Σ (F, F) of one sample. Cost O(nodes · F²)."""
+class BlockSpread(TaskSamples):
+    """Overlaps in blocks → Σ (F, F) of one sample. Cost O(parts · F²)."""
 
     trained: bool = eqx.field(static=True)
 
@@ -73,23 +80,21 @@ class BlockSpread(SampleNodes):
         """Σ at one point."""
         b, p, k = y.M.shape
         fields = blocks.fields(y)
-        at = self.visit(fields, noise)
-        inverse, omega = whitened(blocks, y, self.rows(fields), self.L)
+        at = self.parts(fields, noise)
+        inverse, omega = whitened(blocks, y, jnp.concatenate(self.rows(fields)))
         s = blocks.variance[:, None, None]
         mean = s * (omega @ inverse.T)  # of u⁽ⁱ⁾ given ξ
-        u = jnp.einsum("iax,nx->nia", mean, at.xi)
-        mixed = at.g[:, None, :, None] * u[:, :, None, :p]
-        square = at.g[:, :, None] * at.g[:, None, :]
+        pulled = jnp.einsum("njx,iax->nija", at.pull, mean)
+        mixed = pulled[..., :p]
         weight = rho * (blocks.variance * blocks.share)[:, None, None]
         X = pack_blocks(
-            mixed + mixed.swapaxes(2, 3) + weight * square[:, None],
-            at.g[:, None, :, None] * u[:, :, None, p:],
+            mixed + mixed.swapaxes(2, 3) + weight * at.pair[:, None],
+            pulled[..., p:],
             at.second,
             self.trained,
         )
         rest = -jnp.einsum("iax,lbx->ialb", mean, mean)
         rest = rest + jnp.einsum("il,iab->ialb", jnp.eye(b), s * omega)
-        chi = (at.weights[:, None] * at.g).T @ at.g
 
         def packed(Y: Real) -> Numbers:
             """Of g_j u_a⁽ⁱ⁾, as an array (i, j, a)."""
@@ -100,16 +105,19 @@ class BlockSpread(SampleNodes):
 
         n = b * p * (p + k)
         J = jax.vmap(lambda e: packed(e.reshape(b, p, p + k)), out_axes=1)(jnp.eye(n))
-        extra = jnp.einsum("jm,ialb->ijalmb", chi, rest).reshape(n, n)
+        extra = jnp.einsum("jm,ialb->ijalmb", at.mean.pair, rest).reshape(n, n)
         return covariance(at.weights, X) + J @ extra @ J.T
 
 
-def block_spread_of(problem: Problem, algorithm: SGD) -> BlockSpread:
-    """The rule for Σ in blocks.
+def block_spread_of(
+    problem: Problem, algorithm: SGD, choice: Choice | None = None
+) -> BlockSpread:
+    """The rule for Σ in blocks, on nodes that were chosen before or on its own.
 
     Examples
     --------
     >>> block_spread_of(Problem("He2(z1)", "He2"), SGD(lr="0.1/d")).label
-    'exact'
+    'closed form (Wick)'
     """
-    return BlockSpread.build(problem, algorithm, trained=algorithm.train_second_layer)
+    trained = algorithm.train_second_layer
+    return BlockSpread.build(problem, algorithm, choice, trained=trained)

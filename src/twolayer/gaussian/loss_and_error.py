@@ -1,10 +1,14 @@
-"""What else a student is judged by along whole trajectories: the loss that it is trained on, and how often it is wrong.
+"""What else a student is judged by along whole trajectories: the loss that it is
+trained on, and how often it is wrong.
 
-    loss = E[ℓ(y, f)],    error = P(y f < 0) = q + (1 − 2q) P(h f < 0)   for targets ±1 without additive noise
-    one neuron whose output has the sign of a λ, h = sign(v·λ*):   P(h f < 0) = arccos(ρ)/π,  ρ = a v·M/√(Q vᵀPv)/|a|
+    loss = E[ℓ(y, f)],    error = P(y f < 0) = q + (1 − 2q) P(h f < 0)
+        for targets ±1 without additive noise
+    one neuron whose output has the sign of a λ, h = sign(v·λ*):
+        P(h f < 0) = arccos(ρ)/π,  ρ = a v·M/√(Q vᵀPv)/|a|
 
-The squared loss is the risk, and E[y f] follows from the risks of f and −f. All else is averaged over all fields at
-once, with panels that end where ℓ bends or f changes its sign.
+The squared loss is the risk, and E[y f] follows from the risks of f and −f. All else is
+averaged over all fields at once, with panels that end where ℓ bends or f changes its
+sign.
 """
 
 from __future__ import annotations
@@ -47,7 +51,9 @@ WRONG = Loss("error", _wrong, kinks=(0.0,), margin=True, value=_wrong)
 
 @float64
 def binary(problem: Problem) -> bool:
-    """Whether labels are ±1: the target takes no other value, and nothing is added to it."""
+    """Whether labels are ±1: the target takes no other value, and nothing is added to
+    it.
+    """
     if (
         problem.noise > 0
         or problem.target.polynomial is not None
@@ -72,7 +78,9 @@ def _means(rule: FullRule, scale: Number, noise: Number, points: Tree) -> Real:
 
 
 def _rule(problem: Problem, loss: Loss, labels: LabelNoise, count: int) -> FullRule:
-    """Quadrature in few dimensions where all points can be afforded, Sobol lines otherwise."""
+    """Quadrature in few dimensions where all points can be afforded, Sobol lines
+    otherwise.
+    """
     L, inverse = target_frame(problem.P)
     value = loss.value
     assert value is not None
@@ -104,7 +112,9 @@ def _averaged(
     a: np.ndarray,
     count: int | None,
 ) -> tuple[np.ndarray, str]:
-    """E[ℓ] at every point of arrays with common leading axes, and the rule, affordable for ``count`` points."""
+    """E[ℓ] at every point of arrays with common leading axes, and the rule, affordable
+    for ``count`` points.
+    """
     lead = Q.shape[:-2]
     points = tuple(x.reshape(-1, *x.shape[len(lead) :]) for x in (Q, M, a))
     rule = _rule(problem, loss, labels, len(points[0]) if count is None else count)
@@ -129,7 +139,9 @@ def _error(
         assert ridge is not None
         v = np.asarray(ridge.directions[0])
         side = np.sign(a[..., 0]) * np.sign(ridge.weights[0])
-        rho = side * (M[..., 0, :] @ v) / np.sqrt(Q[..., 0, 0] * (v @ problem.P @ v))
+        length = np.sqrt(Q[..., 0, 0] * (v @ problem.P @ v))
+        # a student that is zero says nothing: wrong half of the time
+        rho = side * (M[..., 0, :] @ v) / np.where(length == 0, 1.0, length)
         wrong, rule = np.arccos(np.clip(rho, -1.0, 1.0)) / np.pi, "closed form"
     else:
         wrong, rule = _averaged(problem, WRONG, LabelNoise(), Q, M, a, count)
@@ -152,9 +164,11 @@ def readings(
     excess: np.ndarray,
     affordable: int | None = None,
 ) -> dict[str, tuple[np.ndarray, str]]:
-    """Mean loss and classification error at points with leading axes, where they are defined, and their rules.
+    """Mean loss and classification error at points with leading axes, where they are
+    defined, and their rules.
 
-    Rules are as fine as can be afforded for all points, or for so many, whatever their number.
+    Rules are as fine as can be afforded for all points, or for so many, whatever their
+    number.
 
     Examples
     --------

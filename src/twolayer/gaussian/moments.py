@@ -1,7 +1,10 @@
 """`moments`: the five averages at a given point, with engine and error.
 
-psi_jr = a_j E[σ'(λ_j) λ*_r e]    phi_jl = a_j E[σ'(λ_j) λ_l e]    chi_jl = a_j a_l E[σ'(λ_j) σ'(λ_l) e²]
-second_j = E[e σ(λ_j)]    risk = ½ E[(y − f)²]    excess_risk = risk − ½ E Var(y|z)
+psi_jr = a_j E[σ'(λ_j) λ*_r e]
+phi_jl = a_j E[σ'(λ_j) λ_l e]
+chi_jl = a_j a_l E[σ'(λ_j) σ'(λ_l) e²]
+second_j = E[e σ(λ_j)]
+risk = ½ E[(y − f)²],    excess_risk = risk − ½ E Var(y|z)
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from twolayer.gaussian.engines import LOG2_POINTS, adapt, relative_error
+from twolayer.gaussian.engines import LOG2_POINTS, adapt, relative_error, select
 from twolayer.gaussian.risk import irreducible
 from twolayer.numerics.errors import InputError, expect, finite_number, positive_integer
 from twolayer.numerics.html import card, cells, escaped, field_summary, matrix
@@ -24,17 +27,20 @@ from twolayer.task.problem import Problem
 
 __all__ = ["Moments", "check_point", "check_start", "moments"]
 
+POOR = 1e-2  # relative error of a quadrature beyond which points are tried
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Result of `moments`.
+    """The averages at one point. Made by `moments`.
 
     Attributes
     ----------
     psi, phi, chi, second : arrays (p, k), (p, p), (p, p), (p,)
     risk, excess_risk : float
     error : float
-        Largest estimated error of any average, relative to the size it can have by Cauchy–Schwarz.
+        Largest estimated error of any average, relative to the size it can have by
+        Cauchy–Schwarz.
     errors : dict
         Largest estimated absolute error by name.
     engine : str
@@ -75,38 +81,42 @@ def check_start(problem: Problem, start: Overlaps | Particles) -> None:
     else:
         if (start.p, start.k) != (problem.p, problem.k):
             raise InputError(
-                f"Argument `start` must have {problem.p} neurons and {problem.k} directions like the problem, "
-                f"but has {start.p} and {start.k}."
+                f"Argument `start` must have {problem.p} neurons and {problem.k}"
+                f" directions like the problem, but has {start.p} and {start.k}."
             )
         _check_blocks(problem, start)
         start = start.fields(problem.inputs)
         norms = np.diagonal(start.Q, axis1=-2, axis2=-1)
     if not np.allclose(start.P, problem.P, atol=1e-8):
         raise InputError(
-            f"Argument `start` must have P = {problem.P.tolist()} like the problem, but has another P."
+            f"Argument `start` must have P = {problem.P.tolist()} like the problem, but"
+            " has another P."
         )
     if problem.activation.kinks and norms.min() < 1e-14:
         raise InputError(
-            f"Argument `start` must have neurons of positive norm, for {problem.activation.name} has no slope at its "
-            f"kink, but has Q_jj = {norms.min():.3g}."
+            "Argument `start` must have neurons of positive norm, for"
+            f" {problem.activation.name} has no slope at its kink, but has Q_jj ="
+            f" {norms.min():.3g}."
         )
 
 
 def _check_blocks(problem: Problem, start: Overlaps) -> None:
-    """Refuse overlaps in other blocks than those of the inputs, or that a target of the problem does not have."""
+    """Refuse overlaps in other blocks than those of the inputs, or that a target of the
+    problem does not have.
+    """
     inputs = problem.inputs
     if inputs.plain and start.blocks is None:
         return
     if inputs.plain:
         raise InputError(
-            f"Argument `start` must be plain Overlaps for inputs N(0, I), but is in {start.blocks} blocks: give the "
-            "problem its `inputs`."
+            "Argument `start` must be plain Overlaps for inputs N(0, I), but is in"
+            f" {start.blocks} blocks: give the problem its `inputs`."
         )
     if start.blocks != inputs.count:
         found = "has no blocks" if start.blocks is None else f"has {start.blocks}"
         raise InputError(
-            f"Argument `start` must be overlaps in the {inputs.count} blocks of the inputs, from Overlaps.in_blocks or "
-            f"Overlaps.random, but {found}."
+            f"Argument `start` must be overlaps in the {inputs.count} blocks of the"
+            f" inputs, from Overlaps.in_blocks or Overlaps.random, but {found}."
         )
     check_target("start", problem, start.P)
 
@@ -118,19 +128,22 @@ def check_point(problem: Problem, start: Any) -> None:
     check_start(problem, start)
     if start.batch:
         raise InputError(
-            f"Argument `start` must be a single point, but holds {start.batch[0]} starts."
+            f"Argument `start` must be a single point, but holds {start.batch[0]}"
+            " starts."
         )
 
 
 def _check_particles(problem: Problem, start: Particles) -> None:
     if not problem.inputs.plain:
         raise InputError(
-            f"Argument `start` must be overlaps in the {problem.inputs.count} blocks of the inputs, from "
-            "Overlaps.in_blocks or Overlaps.random, but is Particles, which have none."
+            f"Argument `start` must be overlaps in the {problem.inputs.count} blocks of"
+            " the inputs, from Overlaps.in_blocks or Overlaps.random, but is"
+            " Particles, which have none."
         )
     if start.k != problem.k:
         raise InputError(
-            f"Argument `start` must have {problem.k} directions like the problem, but its particles have {start.k}."
+            f"Argument `start` must have {problem.k} directions like the problem, but"
+            f" its particles have {start.k}."
         )
     if (
         start.a is None
@@ -138,8 +151,8 @@ def _check_particles(problem: Problem, start: Particles) -> None:
         and start.n != problem.p
     ):
         raise InputError(
-            f"Argument `start` must have its own a, for the problem has {problem.p} second-layer weights, but it "
-            f"holds {start.n} particles without any."
+            f"Argument `start` must have its own a, for the problem has {problem.p}"
+            f" second-layer weights, but it holds {start.n} particles without any."
         )
 
 
@@ -152,7 +165,8 @@ def moments(
     tolerance: float = 1e-6,
     log2_points: int = LOG2_POINTS,
 ) -> Moments:
-    """The averages that drive the dynamics at one point, with the engine used and its error.
+    """The averages that drive the dynamics at one point, with the engine used and its
+    error.
 
     Parameters
     ----------
@@ -161,13 +175,15 @@ def moments(
     start : Overlaps
         A single point (Q, M, P, a).
     loss : str or Loss
-        ``"squared"`` by default; also ``"correlation"``, ``"logistic"``, ``"hinge"``, ``"huber"``, or one of your own.
+        ``"squared"`` by default; also ``"correlation"``, ``"logistic"``, ``"hinge"``,
+        ``"huber"``, or one of your own.
     engine : str
         ``"auto"``, ``"quadrature"`` or ``"sobol"``.
     tolerance : float
         Relative error up to which quadratures are refined.
     log2_points : int
-        Number of Sobol points, as a power of two, where neither closed forms nor quadrature apply.
+        Number of Sobol points, as a power of two, where neither closed forms nor
+        quadrature apply.
 
     Examples
     --------
@@ -186,20 +202,31 @@ def moments(
     if why is not None:
         raise InputError(f"Argument `loss` has no averages here: {why}.")
     a = problem.a() if start.a is None else start.a
+    point = (start.Q, start.M, np.asarray(a))
     chosen, *_ = adapt(
         problem,
         loss,
-        start.Q,
-        start.M,
-        a,
+        *point,
         engine=engine,
         tolerance=tolerance,
         log2_points=log2_points,
     )
-    values = chosen(start.Q, start.M, a, problem.noise)
-    absolute = chosen.error(start.Q, start.M, a, problem.noise)
+    values, absolute = chosen.measure(*point, problem.noise)
+    relative = relative_error(chosen, absolute, problem, *point)
+    truncated = relative
+    if relative > POOR and chosen.sampled:
+        missing = chosen.truncation(*point, problem.noise)
+        truncated = relative_error(chosen, missing, problem, *point)
+    if engine == "auto" and truncated > POOR:
+        # no order of the quadrature was fine enough; points do not mind how fast fields
+        # turn
+        other = select(problem, loss, "sobol", log2_points=log2_points)
+        found = other.measure(*point, problem.noise)
+        points_error = relative_error(other, found[1], problem, *point)
+        if points_error < relative:
+            chosen, relative = other, points_error
+            values, absolute = found
     errors = {name: float(np.max(x)) for name, x in absolute._asdict().items()}
-    relative = relative_error(chosen, absolute, problem, start.Q, start.M, a)
     excess = float(values.excess_risk)
     return Moments(
         np.asarray(values.psi),

@@ -1,9 +1,10 @@
-"""Nodes over the target fields λ* = L_P ξ, ξ ~ N(0, I_r): what is averaged last when the target is not a ridge sum.
+"""Nodes over the target fields λ* = L_P ξ, ξ ~ N(0, I_r): what is averaged last when
+the target is not a ridge sum.
 
     E[h(λ*) F(λ)] = Σ_ν w_ν h(λ*_ν) E[F(λ) | λ*_ν],    λ | λ* ~ N(M P⁺ λ*, Q⊥)
 
-The rule is exact for polynomials, quadrature that has stopped changing for targets that bend only along the
-axes, and scrambled Sobol points otherwise.
+The rule is exact for polynomials, quadrature that has stopped changing for targets that
+bend only along the axes, and scrambled Sobol points otherwise.
 """
 
 from __future__ import annotations
@@ -25,18 +26,22 @@ __all__ = ["NodeRule", "target_frame", "target_nodes", "vanishes"]
 
 MAX_NODES = 2**17
 TOLERANCE = 1e-7
-NEGLIGIBLE = 1e-14  # share of a node in an average
+NEGLIGIBLE = 1e-20  # share of a node in averages: far ones have large fields
 FAR = 8.0
 
 
 def target_frame(P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """L (k, r) with P = L Lᵀ and its left inverse (r, k), so that M = A Lᵀ has A = M L⁺ᵀ."""
+    """L (k, r) with P = L Lᵀ and its left inverse (r, k), so that M = A Lᵀ has A = M
+    L⁺ᵀ.
+    """
     L, _ = factor_of(np.asarray(P))
     return L, np.linalg.pinv(L)
 
 
 def vanishes(target: Target, P: np.ndarray) -> bool:
-    """Whether the target is zero, at points in the bulk and far out: there is nothing to learn then."""
+    """Whether the target is zero, at points in the bulk and far out: there is nothing
+    to learn then.
+    """
     L, _ = target_frame(P)
     near = sobol_normals(L.shape[1], 8)
     return not np.asarray(
@@ -64,12 +69,18 @@ def _rule(
     )
 
 
-def _pruned(rule: NodeRule) -> NodeRule:
-    """Without the nodes that contribute nothing to averages of h and h²."""
+def _pruned(rule: NodeRule) -> NodeRule | None:
+    """Without the nodes that contribute nothing to averages of h and h²; None where a
+    value is infinite, beside which all others would seem to be nothing.
+    """
+    if not np.isfinite(rule.values).all():
+        return None
     share = rule.weights * (
         1 + rule.values**2 / max(float(rule.weights @ rule.values**2), 1e-300)
     )
     keep = share > NEGLIGIBLE
+    if not keep.any():
+        return None
     label = f"quadrature ({int(keep.sum())} nodes)"
     return replace(
         rule,
@@ -81,7 +92,9 @@ def _pruned(rule: NodeRule) -> NodeRule:
 
 
 def _exact(target: Target, L: np.ndarray, student_degree: int) -> NodeRule | None:
-    """Gauss–Hermite rule exact for every average with a student polynomial of the given degree."""
+    """Gauss–Hermite rule exact for every average with a student polynomial of the given
+    degree.
+    """
     assert target.polynomial is not None
     degree, D = (
         max((sum(alpha) for alpha in target.polynomial), default=0),
@@ -106,7 +119,9 @@ def _fingerprint(rule: NodeRule) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _converged(target: Target, gram: tuple[tuple[float, ...], ...]) -> NodeRule | None:
-    """Quadrature that has stopped changing, with the rule before it; engines of all fineness share it."""
+    """Quadrature that has stopped changing, with the rule before it; engines of all
+    fineness share it.
+    """
     if target.kinks is None:
         return None
     L, previous = target_frame(np.asarray(gram))[0], None
@@ -120,6 +135,8 @@ def _converged(target: Target, gram: tuple[tuple[float, ...], ...]) -> NodeRule 
         if len(weights) > MAX_NODES:
             return None
         rule = _pruned(_rule(target, L, points, weights, ""))
+        if rule is None:
+            return None
         if (
             previous is not None
             and np.abs(_fingerprint(rule) - _fingerprint(previous)).max() < TOLERANCE
@@ -136,7 +153,8 @@ def target_nodes(
     log2_points: int,
     scrambling: int = 0,
 ) -> NodeRule:
-    """The best rule for a target: exact, converged quadrature, or 2**log2_points Sobol points.
+    """The best rule for a target: exact, converged quadrature, or 2**log2_points Sobol
+    points.
 
     ``student_degree`` is that of a polynomial activation, None for any other.
     """

@@ -1,9 +1,11 @@
-"""Polynomial activations of any degree: exact averages by Wick's theorem, without inverting any matrix.
+"""Polynomial activations of any degree: exact averages by Wick's theorem, without
+inverting any matrix.
 
-    E[ Π_i f_i(u_i) ] = Σ_{n_ij ≥ 0}  Π_{i<j} C_ij^{n_ij}/n_ij!  Π_i E[ f_i^{(Σ_j n_ij)}(u_i) ]
+    E[ Π_i f_i(u_i) ] = Σ_{n_ij ≥ 0}  Π_{i<j} C_ij^{n_ij}/n_ij!
+        Π_i E[ f_i^{(Σ_j n_ij)}(u_i) ]
 
-a finite sum over multigraphs because high derivatives of polynomials vanish. The derivative means follow from
-E_m = E[u^m],  E_m = μ E_{m−1} + (m−1) v E_{m−2}.
+a finite sum over multigraphs because high derivatives of polynomials vanish. The
+derivative means follow from E_m = E[u^m],  E_m = μ E_{m−1} + (m−1) v E_{m−2}.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ MAX_WORK = 2**27  # terms of a Wick sum beyond which chi is sampled instead
 def derivative_means(
     coefficients: Coefficients, mean: Numbers | float, variance: Number, orders: int
 ) -> Numbers:
-    """E[f^{(n)}(u)], n = 0 … orders − 1, stacked on a new first axis; u ~ N(mean, variance), arrays broadcast."""
+    """E[f^{(n)}(u)], n = 0 … orders − 1, stacked on a new first axis; u ~ N(mean,
+    variance), arrays broadcast.
+    """
     degree = len(coefficients) - 1
     mean, variance = jnp.broadcast_arrays(
         jnp.asarray(mean, float), jnp.asarray(variance, float)
@@ -84,11 +88,13 @@ class PolynomialForms(Forms):
 
     def ladder(self, mean: Numbers, width: Number, orders: int) -> Ladder:
         """Hermite coefficients s^n E[σ^(n+1)]/√n!, zero beyond the degree."""
-        means = derivative_means(self.coefficients, mean, width**2, orders + 1)
-        powers = [width**n / math.sqrt(math.factorial(n)) for n in range(orders)]
-        return Ladder(
-            means[0], jnp.stack([x * y for x, y in zip(powers, means[1:], strict=True)])
-        )
+        # beyond the degree nothing is computed: 170! is the last that is a number
+        some = min(orders, len(self.coefficients))
+        means = derivative_means(self.coefficients, mean, width**2, some + 1)
+        powers = [width**n / math.sqrt(math.factorial(n)) for n in range(some)]
+        slopes = jnp.stack([x * y for x, y in zip(powers, means[1:], strict=True)])
+        none = jnp.zeros((orders - some, *slopes.shape[1:]))
+        return Ladder(means[0], jnp.concatenate([slopes, none]))
 
     def pair_with(self, other: Forms) -> PairOf | None:
         """Two polynomials."""
@@ -197,7 +203,8 @@ class PolynomialNodes(eqx.Module):
 
 @lru_cache(maxsize=32)
 def graphs(limits: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Edge multiplicities (count, edges) of all multigraphs with vertex degrees within the limits, and Π 1/n_ij!.
+    """Edge multiplicities (count, edges) of all multigraphs with vertex degrees within
+    the limits, and Π 1/n_ij!.
 
     Edges in the order (0,1), (0,2), …, (1,2), ….
     """
@@ -227,10 +234,12 @@ def _powers(C: Numbers, highest: int) -> Numbers:
 def four_point(
     C: Numbers, slope: Numbers, value: Numbers, weights: Numbers, p: int
 ) -> Numbers:
-    """Σ_{q,s} w_q w_s E[f'_j f'_l f_q f_s], j, l < p, exact, for fields with covariance C (n, n), students first.
+    """Σ_{q,s} w_q w_s E[f'_j f'_l f_q f_s], j, l < p, exact, for fields with covariance
+    C (n, n), students first.
 
-    ``slope`` (D', n) and ``value`` (D, n) are derivative means of f' and f at each field; their lengths bound the
-    orders. Cost O(graphs · p² n²); the number of graphs is 15, 112, 460, 1 354 for degree 2, 3, 4, 5.
+    ``slope`` (D', n) and ``value`` (D, n) are derivative means of f' and f at each
+    field; their lengths bound the orders. Cost O(graphs · p² n²); the number of graphs
+    is 15, 112, 460, 1 354 for degree 2, 3, 4, 5.
     """
     d1, d0 = slope.shape[0] - 1, value.shape[0] - 1
     multiplicity, weight = graphs((d1, d1, d0, d0))
@@ -254,9 +263,11 @@ def four_point(
 def three_point(
     C: Numbers, slope: Numbers, value: Numbers, weights: Numbers, node: Tree
 ) -> Numbers:
-    """Σ_ν node_ν Σ_q w_q E[f'_j f'_l f_q | ν]: fields with covariance C (p, p) and node-dependent means.
+    """Σ_ν node_ν Σ_q w_q E[f'_j f'_l f_q | ν]: fields with covariance C (p, p) and
+    node-dependent means.
 
-    ``slope`` and ``value`` hold derivative means (D, nodes, p). Cost O(graphs · nodes · p³).
+    ``slope`` and ``value`` hold derivative means (D, nodes, p). Cost O(graphs · nodes ·
+    p³).
     """
     d1, d0 = slope.shape[0] - 1, value.shape[0] - 1
     multiplicity, weight = graphs((d1, d1, d0))
@@ -283,7 +294,9 @@ def three_point(
 
 
 def two_point(C: Numbers, slope: Numbers, node: Tree) -> Numbers:
-    """Σ_ν node_ν E[f'_j f'_l | ν], arguments as in `three_point`. Cost O(degree · nodes · p²)."""
+    """Σ_ν node_ν E[f'_j f'_l | ν], arguments as in `three_point`. Cost O(degree · nodes
+    · p²).
+    """
     total, power = jnp.zeros_like(C), jnp.ones_like(C)
     for n in range(slope.shape[0]):
         total = total + power * jnp.einsum(

@@ -1,17 +1,19 @@
 """The gradient of the population loss in coordinates of the rows themselves.
 
-    ḡ_j = a_j E[σ'(λ_j) e z] = Σ_l own_jl w_l + Σ_r star_jr w*_r          (Stein; gaussian/engines.py)
+    ḡ_j = a_j E[σ'(λ_j) e z] = Σ_l own_jl w_l + Σ_r star_jr w*_r
+        (Stein; gaussian/engines.py)
 
-Rectifiers, with u the rows of student and target, their weights c = (−s a/N, c*), r = Σ_q c_q u_q, and
-S(x) = sin x − x cos x:
+Rectifiers, with u the rows of student and target, their weights c = (−s a/N, c*), r =
+Σ_q c_q u_q, and S(x) = sin x − x cos x:
 
     ḡ_j = a_j { r/2 + (1/2π) Σ_q c_q [ ‖u_q‖ sin θ_jq ŵ_j − θ_jq u_q ] }
     E[e σ(λ_j)] = ½ w_j·r + (‖w_j‖/2π) Σ_q c_q ‖u_q‖ S(θ_jq)
     excess risk = ¼ ‖r‖² + (1/4π) Σ_qs c_q c_s ‖u_q‖ ‖u_s‖ S(θ_qs)
 
-Angles between rows are θ = 2 atan2(‖û − û'‖, ‖û + û'‖), taken from coordinates whose first ones span the target. So
-small angles keep all their digits, and a risk of 1e-20 is known as well as one of order one; in the overlaps Q and M
-it would drown in rounding.
+Angles between rows are θ = 2 atan2(‖û − û'‖, ‖û + û'‖), taken from coordinates whose
+first ones span the target. So small angles keep all their digits, and a risk of 1e-20
+is known as well as one of order one; in the overlaps Q and M it would drown in
+rounding.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ SERIES_BELOW, TERMS = 0.5, 8
 
 
 def sine_excess(x: Numbers) -> Numbers:
-    """S(x) = sin x − x cos x, by its series x³/3 − x⁵/30 + … where the difference would cancel.
+    """S(x) = sin x − x cos x, by its series x³/3 − x⁵/30 + … where the difference would
+    cancel.
 
     Examples
     --------
@@ -71,13 +74,17 @@ def sine_excess(x: Numbers) -> Numbers:
 
 
 class Descent(eqx.Module):
-    """(rows, a) → ḡ and E[e σ]; rows (p, n) in an orthonormal basis whose first vectors span the target's rows L."""
+    """(rows, a) → ḡ and E[e σ]; rows (p, n) in an orthonormal basis whose first vectors
+    span the target's rows L.
+    """
 
     L: np.ndarray
 
     @abc.abstractmethod
     def __call__(self, rows: Real, a: Layer, noise: Scalar) -> Push:
-        """The mean gradient of the first layer, in the coordinates of the rows, and that of the second."""
+        """The mean gradient of the first layer, in the coordinates of the rows, and
+        that of the second.
+        """
 
     @abc.abstractmethod
     def excess_risk(self, rows: Real, a: Layer) -> Numbers:
@@ -103,7 +110,9 @@ class Descent(eqx.Module):
 
 
 class SteinDescent(Descent):
-    """Any task: the combination of rows that its engine gives. Cost that of the engine's averages without chi."""
+    """Any task: the combination of rows that its engine gives. Cost that of the
+    engine's averages without chi.
+    """
 
     engine: Engine
     risk_engine: Engine
@@ -193,7 +202,9 @@ def _gradient(engine: Engine, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Gra
 
 
 def _change(engine: Engine, other: Engine, *point: Tree) -> float:
-    """The largest difference of two gradients at (Q, M, a, Δ), relative to their largest coefficient."""
+    """The largest difference of two gradients at (Q, M, a, Δ), relative to their
+    largest coefficient.
+    """
     one, two = (
         _gradient(x, *(jnp.asarray(y, float) for y in point)) for x in (engine, other)
     )
@@ -209,7 +220,9 @@ def _truncation(averager: Averager, *point: Tree) -> float:
 
 
 def gradient_error(descent: Descent, averager: Averager, *point: Tree) -> float:
-    """The relative error of the mean gradient at (Q, M, a, Δ): by a coarser rule, and by other sampled points."""
+    """The relative error of the mean gradient at (Q, M, a, Δ): by a coarser rule, and
+    by other sampled points.
+    """
     if isinstance(descent, ReluDescent):
         return ROUNDING
     sampled = [
@@ -229,9 +242,11 @@ def descent_of(
     tolerance: float = 1e-6,
     log2_points: int = LOG2_POINTS,
 ) -> tuple[Descent, Averager]:
-    """The mean gradient of a problem, and the averages behind it: rectifiers in closed form, others by their engine.
+    """The mean gradient of a problem, and the averages behind it: rectifiers in closed
+    form, others by their engine.
 
-    Quadratures are refined until the gradient at (Q, M, a) has stopped changing, relative to its largest coefficient.
+    Quadratures are refined until the gradient at (Q, M, a) has stopped changing,
+    relative to its largest coefficient.
     """
     loss, (L, _) = Loss.of(loss), target_frame(problem.P)
     averager = select(problem, loss, engine, log2_points=log2_points)

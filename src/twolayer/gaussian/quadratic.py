@@ -1,7 +1,11 @@
 """σ(x) = s x² + c and a quadratic target: all averages are matrix products.
 
-e = uᵀ B u + b0 + √Δ ξ,    u = (λ, λ*),    A = Ω B Ω,    t1 = tr BΩ + b0,    t2 = tr BΩBΩ
-E[e u uᵀ] = t1 Ω + 2A        E[e² u uᵀ] = (t1² + 2 t2 + Δ) Ω + 4 t1 A + 8 ΩBΩBΩ        E[e²] = t1² + 2 t2 + Δ
+e = uᵀ B u + b0 + √Δ ξ,    u = (λ, λ*),    A = Ω B Ω
+t1 = tr BΩ + b0,    t2 = tr BΩBΩ
+
+E[e²] = t1² + 2 t2 + Δ
+E[e u uᵀ] = t1 Ω + 2A
+E[e² u uᵀ] = (t1² + 2 t2 + Δ) Ω + 4 t1 A + 8 ΩBΩBΩ
 E[e λ_j z] = t1 w_j + 2 Σ_q (ΩB)_jq u_q        with the rows u = (w, w*)
 """
 
@@ -94,7 +98,9 @@ def quadratic_gradient(
     P: Numbers,
     a: Layer,
 ) -> Gradient:
-    """The mean gradient as a combination of the rows, arguments as for `quadratic_averages`."""
+    """The mean gradient as a combination of the rows, arguments as for
+    `quadratic_averages`.
+    """
     p = len(M)
     omega = jnp.block([[Q, M], [M.T, P]])
     B, b0 = residual_form(scale, shift, H, h0, student, a)
@@ -119,7 +125,8 @@ def quadratic_averages(
     a: Layer,
     noise: Scalar,
 ) -> Averages:
-    """Averages for σ = scale·x² + shift; ``student`` is 1 for the squared loss, 0 for the correlation loss.
+    """Averages for σ = scale·x² + shift; ``student`` is 1 for the squared loss, 0 for
+    the correlation loss.
 
     Cost O((p + k)³).
     """

@@ -1,12 +1,15 @@
 """Gaussian averages by panels that end where the integrand bends.
 
-    E[F(u)],  u = L ξ,  ξ ~ N(0, I_n):   iterate over ξ_1, ξ_2, …; the panels of ξ_i end where one of the fields
-    u_f crosses a kink,  ξ_i = (κ_f − Σ_{s<i} L_fs ξ_s) / L_fi,  and where the later ξ blur that crossing
+    E[F(u)],  u = L ξ,  ξ ~ N(0, I_n):
+        iterate over ξ_1, ξ_2, …; the panels of ξ_i end where one of the fields
+    u_f crosses a kink,  ξ_i = (κ_f − Σ_{s<i} L_fs ξ_s) / L_fi,
+        and where the later ξ blur that crossing
 
-so that sign, abs and relu are integrated as fast as smooth functions, also when fields almost coincide. Surfaces that
-are not planes, such as the margin y f = 1 of the hinge loss, end the panels of the last ξ where a given level function
-crosses zero. All shapes are static: the rules run inside compiled code with L as data (and in NumPy when L is a NumPy
-array).
+so that sign, abs and relu are integrated as fast as smooth functions, also when fields
+almost coincide. Surfaces that are not planes, such as the margin y f = 1 of the hinge
+loss, end the panels of the last ξ where a given level function crosses zero. All shapes
+are static: the rules run inside compiled code with L as data (and in NumPy when L is a
+NumPy array).
 """
 
 from __future__ import annotations
@@ -38,13 +41,16 @@ REACH = 9.0
 """Half-width of the interval; the Gaussian mass outside is 2e-19."""
 
 INNER = 3.0
-"""Panels also end at ±3 (and at 0 where nothing bends), so that each is short against the Gaussian."""
+"""Panels also end at ±3 (and at 0 where nothing bends), so that each is short against
+the Gaussian.
+"""
 
 BLUR = 5.0
 """A kink seen through a remaining Gaussian of width s is smooth beyond this many s."""
 
 EVEN_REACH = 8.3  # of equidistant nodes
-SECANTS = 12  # steps of the search for a level: the Illinois rule gains a digit or more with each
+# steps of the search for a level: the Illinois rule gains a digit or more with each
+SECANTS = 12
 
 Level = Callable[[Numbers], Numbers]
 """Fields (…, F) → values (…, c) that vanish where the integrand bends."""
@@ -62,7 +68,8 @@ def _namespace(x: Number) -> ModuleType:
 
 
 def panel_rule(breaks: Real, order: int) -> tuple[Numbers, Numbers]:
-    """Nodes and weights for E[f(ξ)], ξ ~ N(0, 1), with panels split at the breaks (last axis).
+    """Nodes and weights for E[f(ξ)], ξ ~ N(0, 1), with panels split at the breaks (last
+    axis).
 
     Breaks outside (−9, 9) are harmless. Shapes (..., b) → (..., max(b + 3, 4)·order).
 
@@ -76,7 +83,8 @@ def panel_rule(breaks: Real, order: int) -> tuple[Numbers, Numbers]:
 
 
 def even_rule(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Equidistant nodes for E[f(ξ)]: the error of a function that is analytic near the real line falls exponentially.
+    """Equidistant nodes for E[f(ξ)]: the error of a function that is analytic near the
+    real line falls exponentially.
 
     Examples
     --------
@@ -122,7 +130,9 @@ def crossing(kink: Number, offset: Number, slope: Number) -> Real:
 def blurred_crossings(
     kink: float, offset: Number, slope: Real, rest: Number
 ) -> list[Real]:
-    """Panel ends for a kink of offset + slope·x + rest·η with η still to be integrated."""
+    """Panel ends for a kink of offset + slope·x + rest·η with η still to be
+    integrated.
+    """
     xp = _namespace(slope)
     moves = xp.abs(slope) > 1e-12
     centre = crossing(kink, offset, slope)
@@ -131,7 +141,9 @@ def blurred_crossings(
 
 
 class Partial(NamedTuple):
-    """Points (N, i) and weights (N,) over the first i variables, and the fields (N, F) as far as these make them."""
+    """Points (N, i) and weights (N,) over the first i variables, and the fields (N, F)
+    as far as these make them.
+    """
 
     points: Tree
     weights: Numbers
@@ -182,14 +194,15 @@ def nested_rule(
     structure: np.ndarray,
     level: Level | None = None,
 ) -> Partial:
-    """Points ξ (N, n), weights (N,) and fields L ξ (N, fields) for averages over fields that bend at their ``kinks``.
+    """Points ξ (N, n), weights (N,) and fields L ξ (N, fields) for averages over fields
+    that bend at their ``kinks``.
 
-    ``structure`` (fields, n) says which entries of L can differ from zero; the fewer, the fewer panels. The last
-    variable also splits where a ``level`` vanishes.
+    ``structure`` (fields, n) says which entries of L can differ from zero; the fewer,
+    the fewer panels. The last variable also splits where a ``level`` vanishes.
 
-    N = Π_i (b_i + 3)·order; b_i counts one break for each kink of a field that ends with ξ_i, three for each kink
-    of a field that goes on, and one if there are none. With a level of c values every panel of the last variable is
-    cut into c + 1.
+    N = Π_i (b_i + 3)·order; b_i counts one break for each kink of a field that ends
+    with ξ_i, three for each kink of a field that goes on, and one if there are none.
+    With a level of c values every panel of the last variable is cut into c + 1.
     """
     xp = _namespace(L)
     fields, n = L.shape
@@ -224,10 +237,12 @@ def last_axis(
 
 
 def _roots(level: Level, edges: Numbers) -> Numbers:
-    """In each interval between edges (N, e), where each of the c values of the level changes sign, (N, e − 1, c).
+    """In each interval between edges (N, e), where each of the c values of the level
+    changes sign, (N, e − 1, c).
 
-    Where it does not, the middle. One crossing per interval is found, by secants that keep it bracketed (Illinois).
-    Levels are evaluated at x (N, e − 1, c) and return (N, e − 1, c, c), of which the own one is meant.
+    Where it does not, the middle. One crossing per interval is found, by secants that
+    keep it bracketed (Illinois). Levels are evaluated at x (N, e − 1, c) and return (N,
+    e − 1, c, c), of which the own one is meant.
     """
 
     def own(x: Numbers) -> Numbers:
@@ -257,7 +272,8 @@ def _roots(level: Level, edges: Numbers) -> Numbers:
     state = (low, high, own(low), own(high), (low + high) / 2)
     there = state[2] * state[3] < 0
     x = jax.lax.stop_gradient(jax.lax.fori_loop(0, SECANTS, step, state)[-1])
-    # one Newton step carries the derivative with respect to everything that the level depends on
+    # one Newton step carries the derivative with respect to everything that the level
+    # depends on
     f, slope = jax.jvp(own, (x,), (jnp.ones_like(x),))
     moves = jnp.abs(slope) > 1e-12
     exact = x - f / jax.lax.stop_gradient(jnp.where(moves, slope, 1.0))

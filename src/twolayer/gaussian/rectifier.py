@@ -1,14 +1,19 @@
-"""Rectifiers σ(x) = r·max(x, 0) − l·max(−x, 0): ReLU, |x|, leaky ReLU. Two- and three-point averages in closed form.
+"""Rectifiers σ(x) = r·max(x, 0) − l·max(−x, 0): ReLU, |x|, leaky ReLU. Two- and
+three-point averages in closed form.
 
-    E[σσ'] = √(C11 C22) (sin θ + (π−θ) cos θ)/2π     E[H H'] = (π−θ)/2π     E[δ(1) σ(2)] = √(C11 C22 − C12²)/(2π C11)
+    E[σσ'] = √(C11 C22) (sin θ + (π−θ) cos θ)/2π     E[H H'] = (π−θ)/2π
+        E[δ(1) σ(2)] = √(C11 C22 − C12²)/(2π C11)
 
-for ReLU (l = 0, r = 1), θ the angle between the fields; x → −x gives the others. The four-point average of ReLU, for
-unit variances and correlations R, needs one integral over the coupling t of all fields:
+for ReLU (l = 0, r = 1), θ the angle between the fields; x → −x gives the others. The
+four-point average of ReLU, for unit variances and correlations R, needs one integral
+over the coupling t of all fields:
 
     E[H1 H2 σ3 σ4] = R34 P4 + Σ_{x<y} [ R3x (R4y − Rxy R4x) + R3y (R4x − Rxy R4y) ] F_xy
-    F_xy = P(the other two > 0 | x = y = 0)/(2π √(1 − Rxy²)),    dP4/dt = Σ_{x<y} Rxy F_xy at t R,    P4(0) = 1/16
+    F_xy = P(the other two > 0 | x = y = 0)/(2π √(1 − Rxy²)),
+        dP4/dt = Σ_{x<y} Rxy F_xy at t R,    P4(0) = 1/16
 
-P4 and F belong to the set of four fields, whichever two carry the rectifiers: n⁴/24 of them serve all p²n²/4 averages.
+P4 and F belong to the set of four fields, whichever two carry the rectifiers: n⁴/24 of
+them serve all p²n²/4 averages.
 """
 
 from __future__ import annotations
@@ -41,7 +46,9 @@ BLOCK = 2**17  # sets × nodes looked at together
 
 
 def _relu(mean: Numbers, width: Number) -> tuple[Numbers, Numbers, Numbers]:
-    """E[max(x, 0)], P(x > 0), and the density of x/width at 0, for x of given mean and width."""
+    """E[max(x, 0)], P(x > 0), and the density of x/width at 0, for x of given mean and
+    width.
+    """
     moves = width > 0
     x = jnp.where(moves, mean / jnp.where(moves, width, 1.0), jnp.sign(mean) * 40.0)
     density = jnp.exp(-(x**2) / 2) / math.sqrt(TWO_PI)
@@ -58,10 +65,17 @@ def _angles(c11: Number, c12: Number, c22: Number) -> tuple[Numbers, Numbers]:
 
 @dataclass(frozen=True)
 class RectifierForms(Forms):
-    """One- and two-point averages of a rectifier with slope ``left`` below zero and ``right`` above."""
+    """One- and two-point averages of a rectifier with slope ``left`` below zero and
+    ``right`` above.
+    """
 
     left: float = 0.0
     right: float = 1.0
+
+    @property
+    def jumps(self) -> tuple[tuple[float, float], ...]:
+        """The one at zero."""
+        return ((0.0, self.right - self.left),)
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -81,7 +95,9 @@ class RectifierForms(Forms):
         )
 
     def ladder(self, mean: Numbers, width: Number, orders: int) -> Ladder:
-        """Hermite coefficients of a step at g = −μ/s: h_{n−1}(−μ/s) times the density there, over √n."""
+        """Hermite coefficients of a step at g = −μ/s: h_{n−1}(−μ/s) times the density
+        there, over √n.
+        """
         value, above, density = _relu(mean, width)
         moves, kink = width > 0, self.right - self.left
         x = jnp.where(moves, mean / jnp.where(moves, width, 1.0), jnp.sign(mean) * 40.0)
@@ -126,7 +142,8 @@ class RectifierForms(Forms):
 class ReluRidge(eqx.Module):
     """Rectified student, sum of ReLU ridges: cost O(order · n⁴/24), n = p + ridges.
 
-    A rectifier with a slope below zero is two of them, on λ and on −λ: n = 2 p + ridges.
+    A rectifier with a slope below zero is two of them, on λ and on −λ: n = 2 p +
+    ridges.
     """
 
     target: RidgeTarget
@@ -171,10 +188,12 @@ PAIRS = np.array(
 
 
 def given_zero(R: Real, s: Numbers | float) -> tuple[Numbers, Numbers]:
-    """P(m, n > 0 | x = y = 0) and 1 − r_xy² for all six pairs, at correlations (1 − s) R with R (4, 4, …).
+    """P(m, n > 0 | x = y = 0) and 1 − r_xy² for all six pairs, at correlations (1 − s)
+    R with R (4, 4, …).
 
-    Written in the gaps 1 − r, x being flipped where its correlations are negative: no digit is lost where fields
-    almost coincide. ¼ where one of the two has no variance left.
+    Written in the gaps 1 − r, x being flipped where its correlations are negative: no
+    digit is lost where fields almost coincide. ¼ where one of the two has no variance
+    left.
     """
     (x, y), (m, n) = PAIRS.T, PAIRS[::-1].T
     sign = jnp.where(R < 0, -1.0, 1.0)
@@ -205,7 +224,8 @@ def given_zero(R: Real, s: Numbers | float) -> tuple[Numbers, Numbers]:
 def orthant(R: Real, order: int) -> Numbers:
     """P4, all four fields positive, for correlations R (4, 4, …).
 
-    Nodes gather at full coupling, t = 1 − (1 − u)⁴, where the integrand changes fast if fields almost coincide.
+    Nodes gather at full coupling, t = 1 − (1 − u)⁴, where the integrand changes fast if
+    fields almost coincide.
     """
     u, weight = legendre(order)
     s, dt = (1 - u) ** 4, 4 * (1 - u) ** 3 * weight
@@ -227,7 +247,9 @@ def _boundary(qx: Number, qy: Number, sx: Number, sy: Number, xy: Real) -> Numbe
 
 
 def _sets(R: Real, v: Real, S: Tree, used: Tree, p: int, order: int) -> Real:
-    """Σ over sets S (4, m) of different fields, q and s in both orders, as V (p, p) for j < l."""
+    """Σ over sets S (4, m) of different fields, q and s in both orders, as V (p, p) for
+    j < l.
+    """
     R4, (x, y), (m, n) = R[S[:, None], S[None, :]], PAIRS.T, PAIRS[::-1].T
     P4, (chance, determinant) = orthant(R4, order), given_zero(R4, 0.0)
     F = chance * jax.lax.rsqrt(jnp.maximum(determinant, 1e-14)) / TWO_PI
@@ -239,7 +261,9 @@ def _sets(R: Real, v: Real, S: Tree, used: Tree, p: int, order: int) -> Real:
 
 
 def _of_three(R: Real, p: int) -> tuple[Numbers, Numbers]:
-    """E[H_x σ_y σ_z] (p, n, n) and E[H_x H_y σ_z²] (p, p, n) for unit variances, whichever fields coincide."""
+    """E[H_x σ_y σ_z] (p, n, n) and E[H_x H_y σ_z²] (p, p, n) for unit variances,
+    whichever fields coincide.
+    """
     n = len(R)
     i = jnp.arange(n)
     x, y, z = i[:p, None, None], i[None, :, None], i[None, None, :]
@@ -276,7 +300,8 @@ def _of_three(R: Real, p: int) -> tuple[Numbers, Numbers]:
 
 
 def four_point(C: Numbers, weights: Numbers, p: int, order: int) -> Numbers:
-    """Σ_{q,s} w_q w_s E[σ'_j σ'_l σ_q σ_s] for ReLU and j, l < p, fields with covariance C (n, n).
+    """Σ_{q,s} w_q w_s E[σ'_j σ'_l σ_q σ_s] for ReLU and j, l < p, fields with
+    covariance C (n, n).
 
     Fields may coincide. Cost O(order · n⁴/24), memory O(n³) and blocks of sets.
     """

@@ -1,13 +1,17 @@
 """Engines for students that are no means over neurons, and for labels that are flipped.
 
     f = (1/N) Σ_j a_j σ(λ_j) = (1/p) Σ_j b_j σ(λ_j),    b = (p/N) a
-    psi(a) = (N/p) psi(b),  phi(a) = (N/p) phi(b),  chi(a) = (N/p)² chi(b),    second and risk those at b
+    psi(a) = (N/p) psi(b),  phi(a) = (N/p) phi(b),  chi(a) = (N/p)² chi(b),
+        second and risk those at b
 
-    y → −y with probability q, and e linear:   e(−h, f) = −e(h, −f), which is −e at −a. So
+    y → −y with probability q, and e linear:
+        e(−h, f) = −e(h, −f), which is −e at −a. So
     psi, phi, chi = (1 − q) X(a) + q X(−a),    second = (1 − q) X(a) − q X(−a)
-    ½ E[(y − f)²] = (1 − q) R(a) + q R(−a) + Δ/2,    of which no f can take away  2 q (1 − q) E[h²] + Δ/2
+    ½ E[(y − f)²] = (1 − q) R(a) + q R(−a) + Δ/2,    of which no f can take away
+        2 q (1 − q) E[h²] + Δ/2
 
-All other engines average over the fields of a mean over neurons; those of linear losses know true labels only.
+All other engines average over the fields of a mean over neurons; those of linear losses
+know true labels only.
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ __all__ = ["AdaptedEngine"]
 
 
 class AdaptedEngine(Engine):
-    """An engine at a second layer ``scale`` = p/N times as large, mixed with itself at −a where labels flip.
+    """An engine at a second layer ``scale`` = p/N times as large, mixed with itself at
+    −a where labels flip.
 
     ``square`` is E[h²]. Cost that of the inner engine, twice with flips.
     """

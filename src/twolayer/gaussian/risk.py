@@ -1,9 +1,12 @@
 """The risk along whole trajectories.
 
-    excess_risk = ½ E[(h − f)²] = ½ ( E[h²] − (2/N) Σ_j a_j E[h σ_j] + (1/N²) Σ_jl a_j a_l E[σ_j σ_l] )
-    risk = excess_risk + ½ E Var(y|z);    where labels flip, h stands for the mean label (1 − 2q) h
+    excess_risk = ½ E[(h − f)²] = ½ ( E[h²] − (2/N) Σ_j a_j E[h σ_j]
+        + (1/N²) Σ_jl a_j a_l E[σ_j σ_l] )
+    risk = excess_risk + ½ E Var(y|z);
+        where labels flip, h stands for the mean label (1 − 2q) h
 
-Only one- and two-field averages occur, so this stays cheap and accurate even where chi has to be sampled.
+Only one- and two-field averages occur, so this stays cheap and accurate even where chi
+has to be sampled.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ def _batch(engine: Engine, points: Tree) -> Numbers:
 
 
 def _filled(x: np.ndarray, size: int) -> np.ndarray:
-    """Whole batches only, the last point repeated: one compiled shape for all counts."""
+    """Whole batches only, the last point repeated: one compiled shape for all
+    counts.
+    """
     return (
         x
         if len(x) == size
@@ -66,8 +71,8 @@ def excess_risks(
 ) -> tuple[np.ndarray, str]:
     """Excess risk at every point of arrays with common leading axes, and the rule used.
 
-    The rule must be cheap enough for all points, or for ``affordable`` points where the choice is not to depend on
-    how many happen to be evaluated together.
+    The rule must be cheap enough for all points, or for ``affordable`` points where the
+    choice is not to depend on how many happen to be evaluated together.
 
     Cost: closed forms O(p² + p k) per point; otherwise at most 2·10⁹ terms in all.
 
@@ -101,6 +106,7 @@ def excess_risks(
         _batch(engine, tuple(_filled(x[i : i + size], size) for x in flat))
         for i in range(0, count, size)
     ]
-    return np.concatenate([np.asarray(x) for x in parts])[:count].reshape(
-        lead
-    ), engine.label.split(";")[0]
+    return (
+        np.concatenate([np.asarray(x) for x in parts])[:count].reshape(lead),
+        engine.label.split(";")[0],
+    )

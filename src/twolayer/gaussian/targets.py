@@ -1,4 +1,5 @@
-"""How the target enters averages of first order in e: Linear = (E[σ'_j λ*_r h], E[σ'_j λ_l h], E[σ_j h], E[h²]).
+"""How the target enters averages of first order in e: Linear = (E[σ'_j λ*_r h], E[σ'_j
+λ_l h], E[σ_j h], E[h²]).
 
 ridge sum  h = Σ_r c_r σ*(v_r · λ*):   pairs of fields (λ_j, v_r · λ*)
 any other:                             condition on λ* at the nodes of a rule
@@ -178,7 +179,9 @@ class NodeTarget(eqx.Module):
         return self.forms.single_work(len(self.weights) * p)
 
     def conditional(self, Q: Gram, M: Cross) -> tuple[Numbers, Numbers]:
-        """Means of the student fields at the nodes (N, p), and their covariance Q⊥ given λ*."""
+        """Means of the student fields at the nodes (N, p), and their covariance Q⊥
+        given λ*.
+        """
         A = M @ self.inverse.T
         return self.xi @ A.T, Q - A @ A.T
 
@@ -204,7 +207,9 @@ class NodeTarget(eqx.Module):
         )
 
     def rows(self, Q: Gram, M: Cross) -> TargetRows:
-        """X = h, as a combination of the rows; what is orthogonal to the target is w − M P⁺ w*."""
+        """X = h, as a combination of the rows; what is orthogonal to the target is w −
+        M P⁺ w*.
+        """
         slope, curvature, value = self._slopes(*self.conditional(Q, M))
         inside = slope.T @ self.xi - curvature[:, None] * (M @ self.inverse.T)
         return TargetRows(jnp.diag(curvature), inside @ self.inverse, value)

@@ -1,18 +1,25 @@
-"""One- and two-point Gaussian averages of an activation: what the gradient-flow part of every equation needs.
+"""One- and two-point Gaussian averages of an activation: what the gradient-flow part of
+every equation needs.
 
-    one field, mean μ, variance v:     E[f],  E[f'],  E[f''];    E[f'(μ + s g) h_n(g)], n = 0, 1, …
+    one field, mean μ, variance v:     E[f],  E[f'],  E[f''];
+        E[f'(μ + s g) h_n(g)], n = 0, 1, …
     two fields, covariance C:          E[f(x) g(y)],  E[f'(x) g'(y)],  E[f''(x) g(y)]
 
-Derivatives are meant in the weak sense (Stein), so that kinks and jumps need no care:
-E[f'(x) u g(y)] = Cov(x, u) E[f'' g] + Cov(y, u) E[f' g'] for every Gaussian field u.
+The f' of E[f' g'] and of f'' is the pointwise slope: it stands for what a push takes of
+the student, and a step of the student moves nothing. All that follows from it is meant
+in the weak sense (Stein): g' has a delta function where g jumps, and f'' where f' does.
+So E[f'(x) u g(y)] = Cov(x, u) E[f'' g] + Cov(y, u) E[f' g'] for every Gaussian field u.
 
-Families with closed averages (closed_forms.py) derive from `Forms`. For all others, f'_n = E[f'(s g) h_n(g)] by
-quadrature in one dimension gives every pair by Mehler's sum, ρ the correlation:
+Families with closed averages (closed_forms.py) derive from `Forms`. For all others, f_n
+= E[f(s g) h_n(g)] and the same of f', by quadrature in one dimension, give every pair
+by Mehler's sum, ρ the correlation:
 
-    E[f' g'] = Σ_n ρⁿ f'_n g'_n,    E[f g] = f_0 g_0 + C12 Σ_n ρⁿ f'_n g'_n/(n + 1),
-    E[f'' g] = (1/s) [ f'_1 g_0 + s_g Σ_{n>0} ρⁿ √((n + 1)/n) f'_{n+1} g'_{n−1} ]
+    E[f' g'] = Σ_n ρⁿ f'_n g'_n,    E[f g] = Σ_n ρⁿ f_n g_n,
+        E[f'' g] = (1/s) Σ_n ρⁿ √(n + 1) f'_{n+1} g_n
+    weak slopes, by parts:  g'_n = √(n + 1) g_{n+1}/s_g
 
-It converges fast if one of the two is smooth. Two kinked functions take panels in both fields instead.
+It converges fast if g is smooth and no steeper than f is wide. A g with kinks takes
+panels in both fields instead.
 """
 
 from __future__ import annotations
@@ -52,7 +59,10 @@ __all__ = [
     "orthonormal",
 ]
 
-TINY = 1e-12  # added to variances, so that derivatives with respect to a vanishing one are those of the limit
+# added to variances, so that derivatives with respect to a vanishing one are those of
+# the limit
+TINY = 1e-12
+SIDE = 1e-9  # distance from a kink at which the slope is that of the side
 NODES_PER_ORDER = 3  # of equidistant nodes, where panels have so many as order says
 FEW = 4  # Hermite polynomials that are written out
 TERMS_PER_ORDER, NODES_PER_TERM = 4, 1.5  # of Mehler's sum
@@ -75,10 +85,34 @@ class Pair(NamedTuple):
 
 
 class Ladder(NamedTuple):
-    """E[f], and E[f' h_n] for n = 0, 1, … on a first axis, at one field μ + s g; E[f h_n] = (s/√n) E[f' h_{n−1}]."""
+    """E[f], and E[f' h_n] for n = 0, 1, … on a first axis, at one field μ + s g, with
+    the pointwise slope f'.
+
+    An f that jumps gives ``coefficients`` E[f h_n] too; for any other they follow by
+    parts, (s/√n) E[f' h_{n−1}].
+    """
 
     value: Numbers
     slopes: Real
+    coefficients: Real | None = None
+
+    def values(self, width: Numbers) -> Real:
+        """E[f h_n] for as many n as there are slopes."""
+        if self.coefficients is not None:
+            return self.coefficients
+        n = np.arange(1, len(self.slopes)).reshape(-1, *[1] * (self.slopes.ndim - 1))
+        return jnp.concatenate(
+            [self.value[None], width / np.sqrt(n) * self.slopes[:-1]]
+        )
+
+    def weak_slopes(self, width: Numbers) -> Real:
+        """E[f' h_n] with the delta functions where f jumps, for all n but the last."""
+        if self.coefficients is None:
+            return self.slopes[:-1]
+        n = np.arange(1, len(self.slopes)).reshape(-1, *[1] * (self.slopes.ndim - 1))
+        moves = width > 0
+        by_parts = np.sqrt(n) * self.coefficients[1:] / jnp.where(moves, width, 1.0)
+        return jnp.where(moves, by_parts, self.slopes[:-1])
 
 
 PairOf = Callable[[Number, Number, Number], Pair]
@@ -101,10 +135,17 @@ class SecondOrder(Protocol):
 
 
 class Forms(abc.ABC):
-    """The averages of one activation. Subclasses are frozen dataclasses: they are part of compiled code."""
+    """The averages of one activation. Subclasses are frozen dataclasses: they are part
+    of compiled code.
+    """
 
     closed: bool = True
     name: str
+
+    @property
+    def jumps(self) -> tuple[tuple[float, float], ...]:
+        """Where the slope jumps, and by how much."""
+        return ()
 
     @abc.abstractmethod
     def single(self, mean: Numbers, variance: Numbers) -> Single:
@@ -112,11 +153,15 @@ class Forms(abc.ABC):
 
     @abc.abstractmethod
     def ladder(self, mean: Numbers, width: Number, orders: int) -> Ladder:
-        """Hermite coefficients of f' in the fluctuation of one field, g = (field − mean)/width; arrays broadcast."""
+        """Hermite coefficients of f' in the fluctuation of one field, g = (field −
+        mean)/width; arrays broadcast.
+        """
 
     @abc.abstractmethod
     def pair_with(self, other: Forms) -> PairOf | None:
-        """The averages of this activation at one field and another at a second, or None if they are not closed."""
+        """The averages of this activation at one field and another at a second, or None
+        if they are not closed.
+        """
 
     def pair(self, c11: Number, c12: Number, c22: Number) -> Pair:
         """Both fields with this activation."""
@@ -127,7 +172,9 @@ class Forms(abc.ABC):
     def ridge_variance(
         self, target: RidgeTarget, p: int, order: int
     ) -> SecondOrder | None:
-        """The closed second-order part E[σ'_j σ'_l (h − s f)²] against a sum of ridges (targets.py), or None."""
+        """The closed second-order part E[σ'_j σ'_l (h − s f)²] against a sum of ridges
+        (targets.py), or None.
+        """
         return None
 
     def node_variance(self, target: NodeTarget, p: int) -> SecondOrder | None:
@@ -145,17 +192,31 @@ class Forms(abc.ABC):
 
 @dataclass(frozen=True)
 class NumericForms(Forms):
-    """Quadrature for any activation: O(order) per field; per pair O(order) where it is smooth, else O(order²)."""
+    """Quadrature for any activation: O(order) per field; per pair O(order) where it is
+    smooth, else O(order²).
+    """
 
     activation: Activation
     order: int = 16
     name: str = "quadrature"
     closed = False
 
+    @property
+    def jumps(self) -> tuple[tuple[float, float], ...]:
+        """Those of the activation."""
+        kinks = np.asarray(self.activation.kinks)
+        below, above = (
+            np.asarray(self.activation.slope(jnp.asarray(kinks + side)))
+            for side in (-SIDE, SIDE)
+        )
+        return tuple(zip(kinks.tolist(), (above - below).tolist(), strict=True))
+
     def _rule(
         self, mean: Real, width: Real, count: float | None = None
     ) -> tuple[Any, Numbers, Numbers]:
-        """Nodes x, weights, and fields mean + width·x, with panels that end at the kinks."""
+        """Nodes x, weights, and fields mean + width·x, with panels that end at the
+        kinks.
+        """
         count = int(count or NODES_PER_ORDER * self.order)
         x: Numbers
         w: Numbers
@@ -183,12 +244,14 @@ class NumericForms(Forms):
         x, w, u = self._rule(
             mean, width, max(NODES_PER_ORDER * self.order, NODES_PER_TERM * orders)
         )
-        value, slope = (w * self.activation(u)).sum(-1), w * self.activation.slope(u)
-        if x.ndim == 1:  # the same nodes for all fields
+        value, slope = w * self.activation(u), w * self.activation.slope(u)
+        if x.ndim == 1:  # the same nodes for all fields, and nothing jumps
             return Ladder(
-                value, jnp.einsum("...m,nm->n...", slope, hermite_table(orders - 1, x))
+                value.sum(-1),
+                jnp.einsum("...m,nm->n...", slope, hermite_table(orders - 1, x)),
             )
-        return Ladder(value, (slope * orthonormal(x, orders)).sum(-1))
+        h = orthonormal(x, orders)
+        return Ladder(value.sum(-1), (slope * h).sum(-1), (value * h).sum(-1))
 
     def pair_with(self, other: Forms) -> None:
         """Nothing is closed."""
@@ -202,7 +265,9 @@ class NumericForms(Forms):
         return mehler_pair(self, self, self.order, c11, c12, c22)
 
     def pair_work(self, fields: int, pairs: int) -> float:
-        """Values at nodes of each field and a sum for each pair; a grid for each pair of kinked ones."""
+        """Values at nodes of each field and a sum for each pair; a grid for each pair
+        of kinked ones.
+        """
         if self.activation.kinks:
             return pairs * float((4 + 3 * len(self.activation.kinks)) * self.order) ** 2
         terms = TERMS_PER_ORDER * self.order
@@ -214,7 +279,9 @@ class NumericForms(Forms):
 
 
 def orthonormal(x: Real, count: int, scale: Number = 1.0) -> Tree:
-    """scale^n h_n(x), n = 0 … count − 1, by their recursion; stacked on a new first axis."""
+    """scale^n h_n(x), n = 0 … count − 1, by their recursion; stacked on a new first
+    axis.
+    """
     x, square = x * scale, jnp.asarray(scale) ** 2
 
     def step(pair: Tree, n: Number) -> Tree:
@@ -236,46 +303,55 @@ def orthonormal(x: Real, count: int, scale: Number = 1.0) -> Tree:
 def mehler_pair(
     f: Forms, g: Forms, order: int, c11: Number, c12: Number, c22: Number
 ) -> Pair:
-    """E[f g], E[f' g'], E[f'' g] from the Hermite coefficients of each. Cost O(terms) per pair and O(terms²) per field.
+    """E[f g], E[f' g'], E[f'' g] from the Hermite coefficients of each. Cost O(terms)
+    per pair and O(terms²) per field.
 
-    The three covariances broadcast; coefficients are computed in the shapes of c11 and c22 alone.
+    The three covariances broadcast; coefficients are computed in the shapes of c11 and
+    c22 alone.
     """
     terms = TERMS_PER_ORDER * order
     width, other = root(jnp.asarray(c11, float)), root(jnp.asarray(c22, float))
-    left, right = (
-        f.ladder(jnp.zeros_like(width), width, terms),
-        g.ladder(jnp.zeros_like(other), other, terms),
-    )
+    left = f.ladder(jnp.zeros_like(width), width, terms + 1)
+    right = g.ladder(jnp.zeros_like(other), other, terms + 1)
+    own, across = left.weak_slopes(width), right.weak_slopes(other)
     moves = (width > 0) & (other > 0)
     rho = jnp.where(moves, c12, 0.0) / jnp.where(moves, width * other, 1.0)
-    # the sums over n by Horner's rule
+    # the sums over n by Horner's rule; E[f g] = f_0 g_0 + C12 Σ_n ρⁿ f'_n g'_n/(n + 1)
+    # with weak slopes of both
     n = np.arange(terms)
-    lift = np.sqrt(1.0 + 1.0 / np.maximum(n, 1))
-    up = jnp.concatenate([left.slopes[1:], jnp.zeros_like(left.slopes[:1])])
-    down = jnp.concatenate([jnp.zeros_like(right.slopes[:1]), right.slopes[:-1]])
+    lift = np.sqrt(n + 1.0)
 
     def step(sums: Pair, term: Tree) -> tuple[Pair, None]:
-        n, a, b, c, d, lift = term
-        product = a * b
+        n, lift, f_weak, f_slope, f_next, g_weak, g_value = term
         return Pair(
-            sums.ff * rho + product / (n + 1),
-            sums.dd * rho + product,
-            sums.hd * rho + lift * c * d,
+            sums.ff * rho + f_weak * g_weak / (n + 1),
+            sums.dd * rho + f_slope * g_weak,
+            sums.hd * rho + lift * f_next * g_value,
         ), None
 
     empty = jnp.zeros(jnp.broadcast_shapes(rho.shape, width.shape, other.shape))
-    columns = (n, left.slopes, right.slopes, up, down, lift)
+    columns = (
+        n,
+        lift,
+        own,
+        left.slopes[:-1],
+        left.slopes[1:],
+        across,
+        right.values(other)[:-1],
+    )
     sums, _ = jax.lax.scan(step, Pair(empty, empty, empty), columns, reverse=True)
-    bend = (up[0] * right.value + other * sums.hd) / jnp.where(width > 0, width, 1.0)
+    bend = sums.hd / jnp.where(width > 0, width, 1.0)
     return Pair(left.value * right.value + c12 * sums.ff, sums.dd, bend)
 
 
 def cross_pair(
     f: Activation, g: Activation, order: int, c11: Number, c12: Number, c22: Number
 ) -> Pair:
-    """E[f g], E[f' g'], E[f'' g] for two activations by iterated quadrature, field by field.
+    """E[f g], E[f' g'], E[f'' g] for two activations by iterated quadrature, field by
+    field.
 
-    With x = √c11 ξ1 and y = r ξ1 + s ξ2: E[f' g'] = E[f' ξ2 g]/s and E[f'' g] from E[f' ξ1 g].
+    With x = √c11 ξ1 and y = r ξ1 + s ξ2: E[f' g'] = E[f' ξ2 g]/s and E[f'' g] from E[f'
+    ξ1 g].
     """
     shape = jnp.broadcast_shapes(jnp.shape(c11), jnp.shape(c12), jnp.shape(c22))
     flat = [jnp.broadcast_to(c, shape).reshape(-1) for c in (c11, c12, c22)]
