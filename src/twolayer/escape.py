@@ -1,12 +1,15 @@
-"""Escape from mediocrity: how long phase retrieval stays at its start, and which learning rate shortens it.
+"""Escape from mediocrity: how long phase retrieval stays at its start, and which
+learning rate shortens it.
 
-What the top level does not hold: the verbs `twolayer.escape_time` and `twolayer.optimal_lr` do most of it.
+What the top level does not hold: the verbs `twolayer.escape_time` and
+`twolayer.optimal_lr` do most of it.
 """
 
 from __future__ import annotations
 
 from twolayer.analysis.escape import EscapeTime, passage_law
-from twolayer.analysis.escape_formulas import EscapeFormulas, formulas
+from twolayer.analysis.escape_formulas import formulas
+from twolayer.analysis.escape_measured import MeasuredEscape
 from twolayer.analysis.optimal_lr import (
     admissible_lr,
     escape_gain,
@@ -16,8 +19,8 @@ from twolayer.analysis.optimal_lr import (
 from twolayer.analysis.passage_times import Passage, first_passage
 
 __all__ = [
-    "EscapeFormulas",
     "EscapeTime",
+    "MeasuredEscape",
     "Passage",
     "admissible_lr",
     "escape_gain",

@@ -1,4 +1,5 @@
-"""One neuron and one direction: the population loss by its Hermite coefficients, and what recovery takes.
+"""One neuron and one direction: the population loss by its Hermite coefficients, and
+what recovery takes.
 
 The verbs `twolayer.recovery` and `twolayer.weak_recovery` measure it.
 """

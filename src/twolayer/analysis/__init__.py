@@ -1,1 +1,3 @@
-"""Closed answers and measurements: escape times, optimal learning rates, first passages."""
+"""Closed answers and measurements: escape times, optimal learning rates, first
+passages.
+"""

@@ -1,12 +1,16 @@
 """The two parts of the equation of motion at a point, each by its name.
 
-    dM/dt = Ψ,    dQ/dt = Ψ^GF + (γ/p) Ψ^Var,    Ψ = psi,  Ψ^GF = phi + phiᵀ,  Ψ^Var = chi
-    gradient flow: what gradient descent on the risk does;    variance: what the spread of single samples adds
-    increments of one step ~ (lr/p) ( E𝒳, Σ/n_b ),    Σ = Cov 𝒳 of one sample, 𝒳 = (M, Q, a); normalised: J Σ Jᵀ
+    dM/dt = Ψ,    dQ/dt = Ψ^GF + (γ/p) Ψ^Var,    Ψ = psi,  Ψ^GF = phi + phiᵀ,
+        Ψ^Var = chi
+    gradient flow: what gradient descent on the risk does;
+        variance: what the spread of single samples adds
+    increments of one step ~ (lr/p) ( E𝒳, Σ/n_b ),
+        Σ = Cov 𝒳 of one sample, 𝒳 = (M, Q, a); normalised: J Σ Jᵀ
 
-The regime of lr and batch weighs them: both on the Saad–Solla line, the first alone in gradient flow, the second alone
-in pure noise. As p → ∞ the second vanishes as 1/p. Normalised weights subtract from each part its own radial motion,
-M_jr dQ_jj/2 and Q_jl (dQ_jj + dQ_ll)/2, so that the parts still add up.
+The regime of lr and batch weighs them: both on the Saad–Solla line, the first alone in
+gradient flow, the second alone in pure noise. As p → ∞ the second vanishes as 1/p.
+Normalised weights subtract from each part its own radial motion, M_jr dQ_jj/2 and Q_jl
+(dQ_jj + dQ_ll)/2, so that the parts still add up.
 """
 
 from __future__ import annotations
@@ -22,8 +26,9 @@ import numpy as np
 from twolayer.equations.optimiser_step import form_of, limit_in, tangent
 from twolayer.equations.state import Overlap
 from twolayer.gaussian.engines import LOG2_POINTS, adapt, relative_error
-from twolayer.gaussian.increment_covariance import spread_of
+from twolayer.gaussian.increment_covariance import closed_covariance, spread_of
 from twolayer.gaussian.moments import check_point
+from twolayer.gaussian.single_samples import choose_for
 from twolayer.methods.ode import ODE
 from twolayer.numerics.errors import Refused, expect
 from twolayer.numerics.precision import float64
@@ -36,6 +41,8 @@ from twolayer.task.regimes import regime_of
 
 __all__ = ["Part", "Rates", "rates"]
 
+FINE = 0.003  # relative error asked of a covariance that is taken once
+
 
 class Part(NamedTuple):
     """dM/dt (p, k), dQ/dt (p, p) and da/dt (p,), of one part of the motion."""
@@ -47,7 +54,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """Result of `rates`.
+    """The two parts of the ODE at one point. Made by `rates`.
 
     Attributes
     ----------
@@ -73,7 +80,10 @@ class Rates:
     _at: tuple[Problem, SGD, tuple[np.ndarray, ...]] = dataclasses.field(repr=False)
 
     def __repr__(self) -> str:
-        return f"Rates(p={len(self.total.a)}, regime={self.regime!r}, engine={self.engine!r}, error={self.error:.1e})"
+        return (
+            f"Rates(p={len(self.total.a)}, regime={self.regime!r},"
+            f" engine={self.engine!r}, error={self.error:.1e})"
+        )
 
     @property
     def total(self) -> Part:
@@ -82,9 +92,10 @@ class Rates:
             *(x + y for x, y in zip(self.gradient_flow, self.variance, strict=True))
         )
 
-    @cached_property
+    @property
     def covariance(self) -> np.ndarray:
-        """Σ (F, F) of the increments of one sample divided by lr/p, in the order of ``entries``: that of the SDE.
+        """Σ (F, F) of the increments of one sample divided by lr/p, in the order of
+        ``entries``: that of the SDE.
 
         Examples
         --------
@@ -94,11 +105,24 @@ class Rates:
         ... ).covariance[0, 0].round(6)
         np.float64(48.0)
         """
+        return self._spread[0]
+
+    @property
+    def covariance_error(self) -> float:
+        """Largest relative error of a variance in ``covariance``; 0 where it has a
+        closed form.
+        """
+        return self._spread[1]
+
+    @cached_property
+    def _spread(self) -> tuple[np.ndarray, float]:
         return _covariance(*self._at)
 
     @property
     def entries(self) -> list[str]:
-        """Names of the rows of ``covariance``: M, the upper triangle of Q, and a where it is trained."""
+        """Names of the rows of ``covariance``: M, the upper triangle of Q, and a where
+        it is trained.
+        """
         (p, k), algorithm = self.total.M.shape, self._at[1]
         overlaps = [f"M[{j + 1},{r + 1}]" for j in range(p) for r in range(k)]
         gram = [f"Q[{j + 1},{l + 1}]" for j in range(p) for l in range(j, p)]
@@ -187,16 +211,20 @@ def rates(
 @float64
 def _covariance(
     problem: Problem, algorithm: SGD, point: tuple[np.ndarray, ...]
-) -> np.ndarray:
+) -> tuple[np.ndarray, float]:
+    """Σ and its error."""
     Q, M, a = map(jnp.asarray, point)
+    chosen = None
+    if not closed_covariance(problem, algorithm):
+        chosen = choose_for(problem, algorithm, FINE, [Overlap(*point)])
     rho = limit_in(regime_of(algorithm), algorithm, problem.divisor).noise
-    sigma = spread_of(problem, algorithm)(
+    sigma = spread_of(problem, algorithm, chosen)(
         Q, M, a, problem.noise, jnp.asarray(rho, float)
     )
     if form_of(algorithm).normalises:
         J = tangent(Q, M, algorithm.train_second_layer)
         sigma = J @ sigma @ J.T
-    return np.asarray(sigma)
+    return np.asarray(sigma), chosen.error if chosen is not None else 0.0
 
 
 def _part(field: VectorField, point: tuple[np.ndarray, ...]) -> Part:

@@ -1,169 +1,121 @@
-"""Escaping mediocrity: how long projected SGD needs to leave a random start of phase retrieval.
+"""Escaping mediocrity: how long SGD needs to leave a random start that is flat.
 
-    (EXT)      R(t_ext) = (1 − T) R(0),    excess risk,   steps = t p/lr
-    quenched   t = E log{ [T p(p+1) d + (2p μ0 − τ0)(1−T)] / (2p μ0) } / (2c),   μ0 = d Σ m_j²,   τ0 = d Σ_{j≠l} Q_jl²
-    annealed   t = log{ (p+1)(T d + 1 − T)/(2p) } / (2c)
-    exact      p = 1:  t = E log{ u_T (u∞ − u0) / [u0 (u∞ − u_T)] } / (2c),   u = m²,   u∞ = 1 − ρΔ/(2(1 − 6ρ))
-    corrected  t_ODE − log(1 + s)/(2c),   s = ρ V_p/(2c)
-    from zero  p = 1, m = 0:  t = (2/c) ∫_0^x D(w) dw,   x² = cTd/(ρ V_1),   D Dawson's function
-    noisy      with the noise of samples at any T d (escape_formulas.py)
+    (EXT)      R(t_ext) = (1 − T) R(0),    excess risk,   steps = t N/lr
+    annealed   the linearised equations at the mean of the random start
+    quenched   the same averaged over it
+    ode        the mean over random starts of the whole ODE
+    corrected  ode less what the noise of single samples saves: it multiplies the
+               variance of each overlap by 1 + s
+    noisy      with the noise of single samples at any T d, while growth is linear
+    from zero  the mean exit time of a start at M = 0, which the ODE never leaves
 
-c, ρ, C_p, V_p: optimal_lr.py. Quenched and annealed times are those of the linearised equations. The ODE integrated
-from random starts tells what they leave out, and whether the threshold is reached at all: at the rate that is best
-for the linear escape, wide networks never lose more than a few percent of their risk. The correction is what the
-noise of single samples does to the start.
+Three theories give the linearised equations. Phase retrieval with rows of norm one and
+a fixed second layer has closed forms (escape_formulas.py). Even activations and single
+neurons have averages in one dimension, along the path on which norms and second layer
+relax (mediocrity.py, mediocre_path.py). Everything else has the Jacobian of the
+averages (mediocre_jacobian.py).
 
-Where they hold: quenched and annealed, for p ≥ 2, where T d ≫ 1, for the overlaps between neurons alone change the risk
-of a random start by a fraction 1/d; the correction where T d ≫ 1 + s, for the noise moves these overlaps too. A formula
-that does not hold is not evaluated, and ``missing`` says why.
+Where they hold: the linearised times while growth is linear, which is known from the
+ODE, and for several neurons where T d ≫ 1, for the overlaps between neurons alone
+change the risk of a random start by a fraction 1/d; the correction where T d ≫ 1 + s,
+for the noise moves these overlaps too. A formula that does not hold is not evaluated,
+and ``missing`` says why.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+import math
 
 import numpy as np
 
+from twolayer.analysis.alike_neurons import FOLLOWED, Alike
 from twolayer.analysis.escape_formulas import (
     LINEAR,
     RESOLVED,
-    annealed_time,
+    FollowedStarts,
     check_threshold,
-    exact_time,
-    followed_noise,
-    quenched_time,
-    too_noisy,
-    unresolved,
+    growth_of,
+    least_threshold,
+    noise_strength_of,
+    retrieval_result,
+    retrieval_times,
 )
-from twolayer.analysis.optimal_lr import noise_gain, noise_ratio, require_growth
-from twolayer.analysis.passage_times import Passage, first_passage
-from twolayer.methods.ode import ODE
-from twolayer.numerics.arguments import Options
+from twolayer.analysis.escape_measured import foreseen_escape, measure_escape
+from twolayer.analysis.escape_result import EscapeTime
+from twolayer.analysis.escape_setting import FlatSetting, Retrieval
+from twolayer.analysis.flat_times import flat_result
+from twolayer.analysis.jacobian_times import jacobian_result
+from twolayer.analysis.optimal_lr import require_growth
+from twolayer.numerics.arguments import Progress
 from twolayer.numerics.errors import InputError, positive_integer
-from twolayer.numerics.html import card, table
+from twolayer.numerics.random import check_seed
 from twolayer.numerics.statistics import standard_error
-from twolayer.running.solve import solve
+from twolayer.running.cost import Cost
 from twolayer.running.support import check_description
 from twolayer.task.algorithm import SGD
-from twolayer.task.method import Until
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
-from twolayer.task.regimes import regime_of
 
-__all__ = ["EscapeTime", "escape_time", "passage_law", "resolved_threshold"]
+__all__ = [
+    "EscapeTime",
+    "escape_time",
+    "foreseen",
+    "passage_law",
+    "resolved_threshold",
+]
 
-ODE_STARTS = 32
-ALL = 0.99  # fraction of the starts that have to reach the threshold for a mean to be corrected
-
-
-@dataclass(frozen=True)
-class EscapeTime:
-    """Escape times in units of t = lr·step/p, or in steps.
-
-    Attributes
-    ----------
-    annealed, quenched : float or None
-        Linearised formulas at the mean of the random start, and averaged over it.
-    quenched_error : float or None
-        Standard error of the sampled average; 0 where it is an integral.
-    ode, ode_error : float
-        Mean over random starts of the ODE: the exact integral for p = 1, integrated from sampled starts for p ≥ 2,
-        over those that reach the threshold.
-    corrected : float or None
-        ``ode`` with the shift due to the noise of single samples, where T d ≫ 1 + s.
-    noisy : float or None
-        With the noise of single samples at any T d, as long as growth is linear.
-    from_zero : float or None
-        Mean exit time of a start exactly at m = 0, which the ODE never leaves (p = 1).
-    reached : float
-        Fraction of the random starts from which the ODE reaches the threshold.
-    missing : dict
-        For each number that is None, why its formula does not hold here.
-    per_time : float
-        Steps in a unit of time; 1 where the numbers are in steps.
-
-    Examples
-    --------
-    >>> times = escape_time(
-    ...     Problem("z1**2", "square"),
-    ...     SGD(lr="0.0833/d", geometry="projected"),
-    ...     dim=1000,
-    ... )
-    >>> round(times.annealed, 3), round(times.steps.annealed)
-    (1.153, 13842)
-    """
-
-    annealed: float | None
-    quenched: float | None
-    quenched_error: float | None
-    ode: float
-    ode_error: float
-    corrected: float | None
-    noisy: float | None
-    from_zero: float | None
-    reached: float
-    missing: dict[str, str]
-    per_time: float = dataclasses.field(repr=False)
-
-    def _repr_html_(self) -> str:
-        rows = []
-        for name in ("annealed", "quenched", "ode", "corrected", "noisy", "from_zero"):
-            value, word = getattr(self, name), name.replace("_", " ")
-            if value is None:
-                rows.append((word, "", self.missing.get(name, "")))
-            else:
-                rows.append((word, f"{value:.5g}", f"{value * self.per_time:.5g}"))
-        return card("Escape times", table(("", "t = lr·step/p", "steps"), rows))
-
-    @property
-    def steps(self) -> EscapeTime:
-        """The same in steps of SGD."""
-        scaled: Options = {
-            f.name: None
-            if getattr(self, f.name) is None
-            else getattr(self, f.name) * self.per_time
-            for f in dataclasses.fields(self)
-            if f.name not in ("reached", "missing", "per_time")
-        }
-        return dataclasses.replace(self, **scaled, per_time=1.0)
+STARTS = 32  # random starts of the ODE
+FEW = 10  # neurons up to which starts differ so much that they are followed one by one
 
 
 def escape_time(
     problem: Problem,
     algorithm: SGD,
     dim: int,
-    threshold: float = 0.1,
+    threshold: float | None = 0.1,
     *,
     samples: int = 20_000,
     seed: int = 0,
+    measure: int | None = None,
+    progress: Progress = None,
 ) -> EscapeTime:
-    """When the excess risk has fallen to (1 − threshold) of its start, from a random start on the sphere.
+    """When the excess risk has fallen to (1 − threshold) of its start, from a random
+    start on the sphere.
 
     Parameters
     ----------
     problem : Problem
-        Phase retrieval: ``Problem("z1**2", "square", width=p, noise=Δ)``.
+        One whose start is flat: the target has no component that the student sees at
+        first order, such as ``Problem("z1**2", "square", width=p, noise=Δ)``.
     algorithm : SGD
-        Projected or spherical.
+        Free, projected or spherical, with a fixed or a trained second layer, on fresh
+        samples and the squared loss.
     dim : int
         d.
-    threshold : float
-        T in (0, 1).
+    threshold : float, optional
+        T in (0, 1). None: the least for which the noise of samples is known, from 0.01
+        to 0.03 of the risk of the plateau.
     samples : int
-        Random starts for the quenched average, p ≥ 2.
+        Random starts for the quenched average, where it is not an integral.
     seed : int
-        Of the random starts, p ≥ 2.
+        Of the random starts.
+    measure : int, optional
+        Runs of the exact chain to measure beside the formulas, with a verdict.
+    progress : bool or Monitor, optional
+        As for `solve`, of the measurement.
 
     Returns
     -------
     EscapeTime
-        ``.annealed``, ``.quenched``, ``.corrected``, … in time; ``.steps`` has the same in steps. What lies outside
-        the range of its formula is None, and ``.missing`` says why.
+        ``.annealed``, ``.quenched``, ``.corrected``, … in time; ``.steps`` has the same
+        in steps. What lies outside the range of its formula is None, and ``.missing``
+        says why. ``print`` shows a table.
 
     Notes
     -----
-    Cost: one integral for p = 1; for p ≥ 2 O(samples · p²) and the ODE from 32 starts.
+    Cost: milliseconds for phase retrieval of any width, about a second where norms or
+    the second layer move, some seconds where the ODE is integrated from 32 starts.
 
     Examples
     --------
@@ -177,65 +129,101 @@ def escape_time(
     check_description(problem, algorithm)
     algorithm.check_plain("escape_time")
     dim = positive_integer("dim", dim, 2)
-    T = check_threshold(threshold)
-    rho = noise_ratio(problem, algorithm, dim)
-    if not regime_of(algorithm).continuous:
-        raise InputError(
-            f"The formulas of escape need steps that vanish as d grows, but got {algorithm!r}."
-        )
-    c = require_growth(problem, algorithm, rho)
-    p = problem.p
-    missing: dict[str, str] = {}
-    annealed: float | None = None
-    quenched: float | None = None
-    if p == 1 or T * dim >= LINEAR:
-        annealed = annealed_time(p, dim, T, c)
+    samples = positive_integer("samples", samples, STARTS)
+    seed = check_seed(seed)
+    if measure is not None:
+        measure = positive_integer("measure", measure, 2)
+    setting = FlatSetting.of(problem, algorithm, dim)
+    known = setting.retrieval
+    if known is not None:
+        times = _of_retrieval(setting, known, dim, threshold, seed)
+    elif setting.one_by_one:
+        times = flat_result(setting, dim, threshold, samples, seed)
     else:
-        missing = dict.fromkeys(
-            ("annealed", "quenched", "quenched_error"), unresolved(T * dim)
-        )
-    errors: tuple[float | None, float]
-    if p == 1:
-        quenched, errors = quenched_time(p, dim, T, c), (0.0, 0.0)
-        ode, reached = exact_time(dim, T, rho, problem.noise)
-    else:
-        positive_integer("samples", samples, ODE_STARTS)
-        passage = _integrated(problem, algorithm, dim, T, seed, annealed or 0.0, c)
-        crossed = np.isfinite(passage.times)
-        reached = float(crossed.mean())
-        if reached < 0.5:
-            raise InputError(
-                f"Argument `threshold` must be reached by the ODE, but from {ODE_STARTS} random starts at d = {dim} "
-                f"only {passage.reached.size} reach {T} with {algorithm.lr}: neurons align before they learn, and "
-                "their risk then stops falling. Use a smaller threshold, or d·lr/(p·n_b) < 1/6."
-            )
-        if annealed is None:
-            own = passage.reached
-            ode, errors = float(own.mean()), (None, float(standard_error(own)))
-        else:
-            values = _linear(problem, dim, T, seed, samples, c)
-            # start by start the ODE is close to the formula: only their difference is averaged over the few
-            beyond, quenched = (
-                (passage.times - values[:ODE_STARTS])[crossed],
-                float(values.mean()),
-            )
-            ode, error = quenched + float(beyond.mean()), float(standard_error(values))
-            errors = (error, float(np.hypot(error, standard_error(beyond))))
-    noisy, from_zero, unknown = followed_noise(p, dim, T, rho, problem.noise, quenched)
-    corrected, why = _corrected(ode, c, noise_gain(problem, rho), T * dim, reached, p)
-    return EscapeTime(
-        annealed=annealed,
-        quenched=quenched,
-        quenched_error=errors[0],
-        ode=ode,
-        ode_error=errors[1],
-        corrected=corrected,
-        noisy=noisy,
-        from_zero=from_zero,
-        reached=reached,
-        missing=missing | unknown | ({} if why is None else {"corrected": why}),
-        per_time=p / algorithm.lr(dim),
+        times = jacobian_result(setting, dim, threshold, samples, seed)
+    if measure is None:
+        return times
+    measured = measure_escape(setting, times, measure, seed, progress)
+    return dataclasses.replace(times, measured=measured)
+
+
+def foreseen(
+    problem: Problem,
+    algorithm: SGD,
+    dim: int,
+    threshold: float | None,
+    measure: int,
+    seed: int,
+) -> Cost:
+    """What the measurement of `escape_time` with these arguments would take."""
+    times = escape_time(problem, algorithm, dim, threshold, seed=seed)
+    runs = positive_integer("measure", measure, 2)
+    return foreseen_escape(FlatSetting.of(problem, algorithm, dim), times, runs, seed)
+
+
+def _of_retrieval(
+    setting: FlatSetting, known: Retrieval, dim: int, threshold: float | None, seed: int
+) -> EscapeTime:
+    """Phase retrieval with rows of norm one, from its closed forms."""
+    p, noise, unit = known
+    rho = setting.rho * unit
+    require_growth(setting)
+    T = (
+        least_threshold(p, dim, rho, noise)
+        if threshold is None
+        else check_threshold(threshold)
     )
+    integrated = None
+    if 1 < p <= FEW:
+        integrated = _integrated(setting, known, dim, T, seed)
+    times = retrieval_times(p, dim, T, rho, noise, integrated)
+    if times.reached is not None and times.reached < 0.5:
+        count = STARTS if integrated is not None else 1
+        raise InputError(
+            "Argument `threshold` must be reached by the ODE, but from"
+            f" {count} random starts at d = {dim} only {round(times.reached * count)}"
+            f" reach {T} with {setting.algorithm.lr}: neurons align before they learn,"
+            " and their risk then stops falling. Use a smaller threshold, or"
+            " d·lr/(p·n_b) < 1/6."
+        )
+    batch = setting.scale / setting.problem.divisor
+    return retrieval_result(
+        times, p, dim, T, rho, noise, batch, unit, setting.problem.divisor
+    )
+
+
+def _integrated(
+    setting: FlatSetting, known: Retrieval, dim: int, T: float, seed: int
+) -> FollowedStarts:
+    """The ODE from random starts: start by start it is close to the formula, so that
+    only their difference is averaged over the few.
+    """
+    from twolayer.analysis.escape_formulas import quenched_time
+
+    p, noise, unit = known
+    rho = setting.rho * unit
+    c = growth_of(p, noise, rho)
+    starts = Overlaps.random(setting.problem, dim, seed, size=STARTS)
+    m = _normalised(setting, starts)
+    alike = Alike(np.ones(p), rho, noise)
+    longest = FOLLOWED * (math.log(T * dim + 1) / (2 * c) + 2 / c)
+    every = zip(m, starts.Q, strict=True)
+    passed = np.array([alike.passage(own, T, longest, Q) for own, Q in every])
+    crossed = np.isfinite(passed)
+    reached = float(crossed.mean())
+    if not crossed.sum() > 1:
+        return FollowedStarts(math.inf, 0.0, reached)
+    if T * dim < LINEAR:
+        own = passed[crossed]
+        return FollowedStarts(float(own.mean()), float(standard_error(own)), reached)
+    beyond = (passed - _linear(m, starts.Q, dim, T, c))[crossed]
+    time = quenched_time(p, dim, T, c) + float(beyond.mean())
+    return FollowedStarts(time, float(standard_error(beyond)), reached)
+
+
+def _normalised(setting: FlatSetting, starts: Overlaps) -> np.ndarray:
+    """Overlaps (starts, p) with a target of norm one."""
+    return np.asarray(starts.M[..., 0] / math.sqrt(float(setting.problem.P[0, 0])))
 
 
 def passage_law(
@@ -247,14 +235,15 @@ def passage_law(
     samples: int = 20_000,
     seed: int = 0,
 ) -> np.ndarray:
-    """The quenched formula at random starts: the law of escape times that the start alone brings about.
+    """The quenched formula at random starts: the law of escape times that the start
+    alone brings about.
 
     Its mean is ``escape_time(…).quenched``, up to the error of sampling.
 
     Parameters
     ----------
     problem, algorithm, dim, threshold
-        As for `escape_time`.
+        As for `escape_time`, of phase retrieval.
     samples : int
         How many starts are drawn.
     seed : int
@@ -270,68 +259,42 @@ def passage_law(
     1.5
     """
     dim = positive_integer("dim", dim, 2)
-    c = require_growth(problem, algorithm, noise_ratio(problem, algorithm, dim))
+    setting = FlatSetting.of(problem, algorithm, dim)
+    p, noise, unit = _require_retrieval(setting)
+    require_growth(setting)
     T = check_threshold(threshold)
-    return _linear(problem, dim, T, seed, positive_integer("samples", samples), c)
+    count = positive_integer("samples", samples)
+    starts = Overlaps.random(problem, dim, seed, size=count)
+    c = growth_of(p, noise, setting.rho * unit)
+    return _linear(_normalised(setting, starts), starts.Q, dim, T, c) / unit
 
 
-def _linear(
-    problem: Problem, dim: int, T: float, seed: int, samples: int, c: float
-) -> np.ndarray:
-    """The quenched formula at sampled starts, the first of which are those of the ODE."""
-    starts, p = Overlaps.random(problem, dim, seed, size=samples), problem.p
-    mu = dim * (starts.M**2).sum((1, 2))
-    tau = dim * ((starts.Q**2).sum((1, 2)) - p)
-    return np.log(
-        (T * p * (p + 1) * dim + (2 * p * mu - tau) * (1 - T)) / (2 * p * mu)
-    ) / (2 * c)
+def _require_retrieval(setting: FlatSetting) -> Retrieval:
+    if setting.retrieval is None:
+        raise InputError(
+            "This formula holds for phase retrieval with rows of norm one and a fixed"
+            " second layer (Problem('z1**2', 'square', width=p, noise=Δ)), but got"
+            f" {setting.problem!r} and {setting.algorithm!r}."
+        )
+    return setting.retrieval
+
+
+def _linear(m: np.ndarray, Q: np.ndarray, dim: int, T: float, c: float) -> np.ndarray:
+    """The quenched formula of phase retrieval at given starts."""
+    p = m.shape[1]
+    mu = dim * (m**2).sum(1)
+    tau = dim * ((Q**2).sum((1, 2)) - p)
+    level = T * p * (p + 1) * dim + (2 * p * mu - tau) * (1 - T)
+    return np.asarray(np.log(level / (2 * p * mu)) / (2 * c))
 
 
 def resolved_threshold(problem: Problem, algorithm: SGD, dim: int) -> float:
-    """The smallest T at which the correction by the noise of samples is given."""
-    rho = noise_ratio(problem, algorithm, dim)
-    require_growth(problem, algorithm, rho)
-    return (
-        RESOLVED["one" if problem.p == 1 else "several"]
-        * (1 + noise_gain(problem, rho))
-        / dim
-    )
-
-
-def _corrected(
-    ode: float, c: float, s: float, scale: float, reached: float, p: int
-) -> tuple[float | None, str | None]:
-    """The time of SGD, or None and why the formula does not hold; ``scale`` is T d."""
-    why = too_noisy(scale, s, p)
-    if why is not None:
-        return None, why
-    if reached < ALL:
-        return None, f"only {reached:.0%} of the random starts reach the threshold"
-    return float(ode - np.log1p(s) / (2 * c)), None
-
-
-def _integrated(
-    problem: Problem,
-    algorithm: SGD,
-    dim: int,
-    T: float,
-    seed: int,
-    expected: float,
-    c: float,
-) -> Passage:
-    """First passages of the ODE from random starts, followed for much longer than the linear formula says."""
-    starts = Overlaps.random(problem, dim, seed, size=ODE_STARTS)
-    until = Until("excess_risk", 1 - T, relative=True)
-    end = 3 * expected + 40 / c
-    return first_passage(
-        solve(
-            problem,
-            algorithm,
-            ODE(),
-            starts,
-            time=end,
-            save=20,
-            until=until,
-            throw=False,
-        )
-    )
+    """The smallest T at which the correction by the noise of samples is given, of phase
+    retrieval.
+    """
+    setting = FlatSetting.of(problem, algorithm, dim)
+    p, noise, unit = _require_retrieval(setting)
+    require_growth(setting)
+    rho = setting.rho * unit
+    s = rho * noise_strength_of(p, noise) / (2 * growth_of(p, noise, rho))
+    return RESOLVED["one" if p == 1 else "several"] * (1 + s) / dim

@@ -1,20 +1,29 @@
-"""The formulas of escape alone: nothing is integrated in time, and the width may be anything up to infinity.
+"""The formulas of escape alone: nothing is integrated in time, and the width may be
+anything up to infinity.
 
-    c = 4 (1 − ρ C_p),   C_p = 1 + 1/p + 4/p² + Δ/2,   ρ = d·lr/(p n_b),   steps = t d/(ρ n_b)
+    c = 4 (1 − ρ C_p),   C_p = 1 + 1/p + 4/p² + Δ/2,   ρ = d·lr/(p n_b),
+        steps = t d/(ρ n_b)
     annealed  t = log{ (p+1)(T d + 1 − T)/(2p) } / (2c)
-    exact     p = 1:  t = E log{ u_T (u∞ − u0) / [u0 (u∞ − u_T)] } / (2c),   u = m²,   u∞ = 1 − ρΔ/(2(1 − 6ρ))
-    quenched  t = E log{ (1−T)(1 + b/S) } / (2c),   S = Σ_j m_j²,   b = [T p(p+1) d − (1−T) τ0]/(2 p d (1−T))
-              E log(1 + b/S) = ∫ φ(x)^p (1 − e^{−bx}) dx/x,   φ(x) = E e^{−x m²},   m² ~ Beta(½, (d−1)/2)
-    noisy     p = 1:  t = (2/c) E ∫_{x0}^{xT} D(w) dw,   x² = c d m²/(ρ V_1),   D Dawson's function
+    exact     p = 1:  t = E log{ u_T (u∞ − u0) / [u0 (u∞ − u_T)] } / (2c),   u = m²,
+              u∞ = 1 − ρΔ/(2(1 − 6ρ))
+    quenched  t = E log{ (1−T)(1 + b/S) } / (2c),   S = Σ_j m_j²,
+              b = [T p(p+1) d − (1−T) τ0]/(2 p d (1−T))
+              E log(1 + b/S) = ∫ φ(x)^p (1 − e^{−bx}) dx/x,   φ(x) = E e^{−x m²},
+                  m² ~ Beta(½, (d−1)/2)
+    noisy     p = 1:  t = (2/c) E ∫_{x0}^{xT} D(w) dw,   x² = c d m²/(ρ V_1),
+              D Dawson's function
               and from m = 0 with x0 = 0
-              p ≥ 2:  2u − (1 − 1/p) v = (1 + 1/p)(T d + 1 − T),   u = (1 + s) e^{2ct} − s,   s = ρ V_p/(2c),
+              p ≥ 2:  2u − (1 − 1/p) v = (1 + 1/p)(T d + 1 − T),
+                      u = (1 + s) e^{2ct} − s,   s = ρ V_p/(2c),
                       v = e^{−2ht} + ρ W_p (1 − e^{−2ht})/(2h),   h = (8/p)(1 − 8ρ/p)
 
-The noise of single samples adds s to the variance of the start of each overlap by and by, and W_p is the variance that
-it gives to the overlaps between the neurons, which raise the risk: the last form has both at any T d. For one neuron
-it is exact near m = 0, for the mean exit time of an expansive Ornstein–Uhlenbeck process is known; for several it is
-the time at which the mean of the risk passes the level, to which the spread of the start is added where it is known.
-As T d → ∞ it becomes t − log(1 + s)/(2c).
+The noise of single samples adds s to the variance of the start of each overlap by and
+by, and W_p is the variance that it gives to the overlaps between the neurons, which
+raise the risk: the last form has both at any T d. For one neuron it is exact near m =
+0, for the mean exit time of an expansive Ornstein–Uhlenbeck process is known; for
+several it is the time at which the mean of the risk passes the level, to which the
+spread of the start is added where it is known. As T d → ∞ it becomes t − log(1 +
+s)/(2c).
 """
 
 from __future__ import annotations
@@ -22,32 +31,41 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
+from twolayer.analysis.escape_result import EscapeTime
 from twolayer.numerics.errors import (
     InputError,
     finite_number,
     positive_integer,
     require,
 )
-from twolayer.numerics.html import field_summary
 
 __all__ = [
+    "ALL",
+    "FOLD",
     "LINEAR",
+    "LINEARISED",
     "RESOLVED",
-    "EscapeFormulas",
+    "SMALL",
+    "FollowedStarts",
     "annealed_time",
+    "bent",
     "check_threshold",
     "contraction_of",
     "cross_noise_of",
     "exact_time",
+    "exit_of_one",
     "followed_noise",
     "formulas",
     "growth_of",
+    "least_threshold",
     "noise_strength_of",
     "quenched_time",
+    "retrieval_result",
+    "retrieval_times",
     "too_noisy",
     "unresolved",
 ]
@@ -58,11 +76,23 @@ RESOLVED = {
     "several": 50.0,
 }  # and the correction where it is this many times 1 + s
 SMALL = 0.3  # T up to which growth counts as linear where the noise is followed
-STEP = 0.06  # of the integrals on logarithmic scales, which converge geometrically in 1/STEP
+DEFAULTS = (0.01, 0.03)  # between which T lies where none is asked for
+FOLD = 1.0  # e-folds of m² by which the ODE may be slower than linear growth
+ALL = 0.99  # of the starts have to reach the threshold for a mean to be corrected
+INFINITE = 1e6  # neurons that stand for infinitely many in the ODE
+LINEARISED = ("annealed", "quenched", "quenched_error")
+STUCK = (
+    "the ODE does not reach the threshold: neurons align before they learn, and their"
+    " risk then stops falling"
+)
+# of the integrals on logarithmic scales, which converge geometrically in 1/STEP
+STEP = 0.06
 
 
 def check_threshold(threshold: object) -> float:
-    """The level at which a start counts as left, or a direction as found: a number in (0, 1)."""
+    """The level at which a start counts as left, or a direction as found: a number in
+    (0, 1).
+    """
     level = finite_number("threshold", threshold, accepted="a number in (0, 1)")
     require(0 < level < 1, "threshold", threshold, "a number in (0, 1)")
     return level
@@ -79,12 +109,15 @@ def growth_of(p: float, noise: float, rho: float) -> float:
 
 
 def noise_strength_of(p: float, noise: float) -> float:
-    """V_p = 4 (10 − 6/p + 8/p² + Δ): variance of the increments of one m_j at m = 0, in units of lr/p."""
+    """V_p = 4 (10 − 6/p + 8/p² + Δ): variance of the increments of one m_j at m = 0, in
+    units of lr/p.
+    """
     return 4 * (10 - 6 / p + 8 / p**2 + noise)
 
 
 def cross_noise_of(p: float, noise: float, rho: float) -> float:
-    """W_p = 16 E[λ_j² λ_l² (e + ρ e²)²] at m = 0, Q = I: variance of the increments of one Q_jl, in units of lr/p.
+    """W_p = 16 E[λ_j² λ_l² (e + ρ e²)²] at m = 0, Q = I: variance of the increments of
+    one Q_jl, in units of lr/p.
 
     From E[λ_j² λ_l² e^{se}] = (1 − 2s)^{−½} (1 + 2s/p)^{−p/2−2} e^{Δs²/2}.
     """
@@ -110,8 +143,11 @@ def _density(omega: float | np.ndarray, dim: float) -> np.ndarray:
 
 
 def _laplace(x: np.ndarray, dim: float) -> np.ndarray:
-    """φ at x: E e^{−x m²} for the overlap m of two uniform unit vectors, m = sin ω, density ∝ cos^{d−2} ω."""
-    # ω from far below any scale of e^{−xω²} up to 12 standard deviations, on a logarithmic scale
+    """φ at x: E e^{−x m²} for the overlap m of two uniform unit vectors, m = sin ω,
+    density ∝ cos^{d−2} ω.
+    """
+    # ω from far below any scale of e^{−xω²} up to 12 standard deviations, on a
+    # logarithmic scale
     last = min(12 / math.sqrt(dim), math.pi / 2 * (1 - 1e-9))
     scale = np.arange(0.0, 45.0, STEP)
     omega = last / np.sqrt(
@@ -124,7 +160,9 @@ def _laplace(x: np.ndarray, dim: float) -> np.ndarray:
 
 
 def quenched_time(p: float, dim: int, T: float, c: float) -> float:
-    """The quenched formula; the spread of τ0, of relative size 2/(p T d), to second order. Cost: milliseconds."""
+    """The quenched formula; the spread of τ0, of relative size 2/(p T d), to second
+    order. Cost: milliseconds.
+    """
     if math.isinf(p):
         return annealed_time(p, dim, T, c)
     tau, spread = p * (p - 1), 4 * p * (p - 1) * (dim - 1) / (dim + 2)
@@ -144,12 +182,14 @@ def annealed_time(p: float, dim: int, T: float, c: float) -> float:
 
 
 def exact_time(dim: int, T: float, rho: float, noise: float) -> tuple[float, float]:
-    """The mean time of the ODE of one neuron over random starts, and the share of those that reach the threshold."""
+    """The mean time of the ODE of one neuron over random starts, and the share of those
+    that reach the threshold.
+    """
     c, limit = growth_of(1, noise, rho), 1 - rho * noise / (2 * (1 - 6 * rho))
     if limit <= T:
         raise InputError(
-            f"Argument `threshold` must be below {max(limit, 0):.4g}, where the ODE settles with d·lr/(p·n_b) = "
-            f"{rho:.4g}, but got {T}."
+            f"Argument `threshold` must be below {max(limit, 0):.4g}, where the ODE"
+            f" settles with d·lr/(p·n_b) = {rho:.4g}, but got {T}."
         )
 
     def time(u: float) -> float:
@@ -164,7 +204,9 @@ def exact_time(dim: int, T: float, rho: float, noise: float) -> tuple[float, flo
 
 
 def _over_start(function: Callable[[float], float], dim: int) -> float:
-    """E f(u) over u = m², m the overlap of two uniform unit vectors: m = sin ω, density ∝ cos^{d−2} ω."""
+    """E f(u) over u = m², m the overlap of two uniform unit vectors: m = sin ω, density
+    ∝ cos^{d−2} ω.
+    """
     from scipy import integrate, special
 
     log_norm = float(special.betaln(0.5, (dim - 1) / 2)) - math.log(2)
@@ -193,13 +235,22 @@ def _over_start(function: Callable[[float], float], dim: int) -> float:
     )
 
 
-def time_from_zero(dim: int, T: float, rho: float, noise: float) -> float:
-    """Mean exit time of one neuron that starts exactly at m = 0, which the ODE never leaves."""
+def exit_of_one(
+    dim: int, T: float, c: float, kick: float, reach: float = 1.0
+) -> tuple[float, float]:
+    """Mean exit times of one neuron with the noise of samples, averaged over random
+    starts and from a start exactly at m = 0, which the ODE never leaves.
+
+    Its overlap is an expansive Ornstein–Uhlenbeck process, dm = c m dt + √(kick/d) dB,
+    and the risk is proportional to reach − m².
+    """
     from scipy import integrate, special
 
-    c = growth_of(1, noise, rho)
-    x = math.sqrt(c * T * dim / (rho * noise_strength_of(1, noise)))
-    return float(2 / c * integrate.quad(special.dawsn, 0, x, limit=200)[0])
+    if kick == 0:
+        return _one_neuron(dim, T, c, 1e-12, reach), math.inf
+    x = math.sqrt(c * T * reach * dim / kick)
+    zero = float(2 / c * integrate.quad(special.dawsn, 0, x, limit=200)[0])
+    return _one_neuron(dim, T, c, kick, reach), zero
 
 
 def noisy_time(
@@ -210,32 +261,41 @@ def noisy_time(
     noise: float,
     quenched: float | None = None,
 ) -> float:
-    """The form with the noise of single samples at any T d; ``quenched`` adds the spread of the start, p ≥ 2."""
+    """The form with the noise of single samples at any T d; ``quenched`` adds the
+    spread of the start, p ≥ 2.
+    """
     c = growth_of(p, noise, rho)
     if p == 1:
-        return _one_neuron(dim, T, c, rho * noise_strength_of(1, noise))
-    noisy = _mean_path(p, dim, T, c, rho, noise, 1.0)
+        return exit_of_one(dim, T, c, rho * noise_strength_of(1, noise))[0]
+    noisy = _mean_path(p, dim, T, c, rho, noise)
     return noisy if quenched is None else quenched + noisy - annealed_time(p, dim, T, c)
 
 
 def followed_noise(
     p: float, dim: int, T: float, rho: float, noise: float, quenched: float | None
 ) -> tuple[float | None, float | None, dict[str, str]]:
-    """The forms ``noisy`` and ``from_zero``, and why one of them is not given: growth must be linear up to T."""
+    """The forms ``noisy`` and ``from_zero``, and why one of them is not given: growth
+    must be linear up to T.
+    """
     missing = {} if p == 1 else {"from_zero": "it is known for one neuron only"}
     if T > SMALL:
         why = f"T = {T:g} is above {SMALL:g}, where growth is no longer linear in m"
         return None, None, {"noisy": why, "from_zero": why} | missing
-    from_zero = time_from_zero(dim, T, rho, noise) if p == 1 else None
-    return noisy_time(p, dim, T, rho, noise, quenched), from_zero, missing
+    if p == 1:
+        kick = rho * noise_strength_of(1, noise)
+        noisy, from_zero = exit_of_one(dim, T, growth_of(1, noise, rho), kick)
+        return noisy, from_zero, missing
+    return noisy_time(p, dim, T, rho, noise, quenched), None, missing
 
 
-def _one_neuron(dim: int, T: float, c: float, strength: float) -> float:
-    """Mean exit time from ±√(T + (1−T) m²), averaged over the start."""
+def _one_neuron(dim: int, T: float, c: float, kick: float, reach: float) -> float:
+    """Mean exit time from ±√(T·reach + (1−T) m²), averaged over the start."""
     from scipy import special
 
     def integral(x: np.ndarray) -> np.ndarray:
-        """∫_0^x D(w) dw = (x²/2) ₂F₂(1, 1; 3/2, 2; −x²), by Gauss–Legendre on pieces of a logarithmic scale."""
+        """∫_0^x D(w) dw = (x²/2) ₂F₂(1, 1; 3/2, 2; −x²), by Gauss–Legendre on pieces of
+        a logarithmic scale.
+        """
         node, weight = np.polynomial.legendre.leggauss(24)
         edges = np.concatenate(
             [[0.0], np.geomspace(1e-3, max(float(x.max()), 2e-3), 60)]
@@ -257,23 +317,22 @@ def _one_neuron(dim: int, T: float, c: float, strength: float) -> float:
     omega = last * (1 + node) / 2 / math.sqrt(dim)
     density = weight * _density(omega, dim)
     density /= density.sum()
-    u, unit = np.sin(omega) ** 2, c * dim / strength
-    ends = integral(
-        np.concatenate([np.sqrt(unit * u), np.sqrt(unit * (T + (1 - T) * u))])
-    )
+    u, unit = np.sin(omega) ** 2, c * dim / kick
+    end = T * reach + (1 - T) * u
+    ends = integral(np.concatenate([np.sqrt(unit * u), np.sqrt(unit * end)]))
     return float(2 / c * density @ (ends[len(u) :] - ends[: len(u)]))
 
 
 def _mean_path(
-    p: float, dim: int, T: float, c: float, rho: float, noise: float, loud: float
+    p: float, dim: int, T: float, c: float, rho: float, noise: float
 ) -> float:
-    """When the mean of the risk passes the level, with the noise of samples (or without, ``loud = 0``)."""
+    """When the mean of the risk passes the level, with the noise of samples."""
     from scipy import optimize
 
-    gain = loud * rho * noise_strength_of(p, noise) / (2 * c)
+    gain = rho * noise_strength_of(p, noise) / (2 * c)
     share = 1 - 1 / p
     fade = 8 / p * (1 - 8 * rho / p)
-    kick = loud * rho * cross_noise_of(p, noise, rho)
+    kick = rho * cross_noise_of(p, noise, rho)
     level = (1 + 1 / p) * (T * dim + 1 - T)
 
     def beyond(t: float) -> float:
@@ -292,75 +351,136 @@ def _mean_path(
     return float(optimize.brentq(beyond, 0.0, end, xtol=1e-12))
 
 
-@dataclass(frozen=True)
-class EscapeFormulas:
-    """Escape times by formulas, in time t = lr·step/p; `steps_per_time` turns them into steps.
-
-    Attributes
-    ----------
-    width, dim : float, int
-        p and d that they hold for.
-    threshold : float
-        T: the risk has fallen to (1 − T) of its start.
-    rate : float
-        c, at which overlaps grow.
-    rho, best_rho, largest_rho : float
-        ρ = d·lr/(p n_b), the one with the fewest steps of the linear escape, and that from which on nothing grows.
-    gain : float
-        How many times fewer steps than one neuron, each at its best rate.
-    annealed, quenched, noisy, from_zero : float or None
-        As in `EscapeTime`.
-    ode : float or None
-        The whole ODE, known for one neuron; `twolayer.escape_time` integrates it for several.
-    corrected : float or None
-        With the shift by the noise of samples, where T d ≫ 1 + s: of ``ode`` for one neuron, of ``quenched`` for
-        several.
-    steps_per_time : float
-        d/(ρ n_b).
-    missing : dict
-        For each number that is None, why its formula does not hold here.
-
-    Examples
-    --------
-    >>> found = formulas(width=1, dim=1000)
-    >>> round(found.best_rho, 4), round(found.largest_rho, 4), round(found.rate, 4)
-    (0.0833, 0.1667, 2.0)
+class Times(NamedTuple):
+    """The times of phase retrieval, in its own units, with what is missing; ``ode`` is
+    infinite where the threshold is not reached.
     """
 
-    width: float
-    dim: int
-    threshold: float
-    rate: float
-    rho: float
-    best_rho: float
-    largest_rho: float
-    gain: float
     annealed: float | None
     quenched: float | None
     ode: float | None
+    ode_error: float | None
     corrected: float | None
     noisy: float | None
     from_zero: float | None
-    steps_per_time: float
-    missing: dict[str, str] = field(repr=False)
+    reached: float | None
+    missing: dict[str, str]
 
-    def __repr__(self) -> str:
-        return field_summary(
-            self,
-            ("width", "dim", "threshold", "rate", "quenched", "corrected", "noisy"),
+
+class FollowedStarts(NamedTuple):
+    """The ODE from random starts: its mean time with the error, and the share of the
+    starts that reach the threshold.
+    """
+
+    time: float
+    error: float
+    reached: float
+
+
+def retrieval_times(
+    p: float,
+    dim: int,
+    T: float,
+    rho: float,
+    noise: float,
+    integrated: FollowedStarts | None = None,
+) -> Times:
+    """All times of phase retrieval; ``integrated`` is the ODE from random starts, where
+    it was followed, in the place of that from a typical one.
+    """
+    c = growth_of(p, noise, rho)
+    annealed: float | None = None
+    quenched: float | None = None
+    missing: dict[str, str] = {}
+    if p == 1 or T * dim >= LINEAR:
+        annealed, quenched = annealed_time(p, dim, T, c), quenched_time(p, dim, T, c)
+    else:
+        missing = dict.fromkeys(LINEARISED, unresolved(T * dim))
+    noisy, from_zero, unknown = followed_noise(p, dim, T, rho, noise, quenched)
+    if integrated is None and quenched is None:
+        # a typical start has no overlaps between neurons, which count here
+        missing |= dict.fromkeys(("ode", "ode_error"), missing["quenched"])
+        s = rho * noise_strength_of(p, noise) / (2 * c)
+        noisier = too_noisy(T * dim, s, p) or missing["quenched"]
+        missing |= unknown | {"corrected": noisier}
+        return Times(None, None, None, None, None, noisy, None, None, missing)
+    if integrated is None:
+        integrated = _followed(p, dim, T, rho, noise, quenched)
+    ode, error, reached = integrated
+    if not math.isfinite(ode):
+        why = dict.fromkeys(
+            (*LINEARISED, "ode", "ode_error", "corrected", "noisy", "from_zero"), STUCK
         )
+        return Times(None, None, ode, error, None, None, None, reached, why)
+    s = rho * noise_strength_of(p, noise) / (2 * c)
+    corrected, why_not = _corrected(ode, c, s, T * dim, reached, p)
+    missing = missing | unknown
+    if why_not is not None:
+        missing["corrected"] = why_not
+    if quenched is not None and 2 * c * (ode - quenched) > FOLD:
+        annealed = quenched = None
+        missing |= dict.fromkeys(LINEARISED, bent(T))
+        if p > 1:
+            noisy = None
+            missing["noisy"] = bent(T)
+    return Times(
+        annealed,
+        quenched,
+        ode,
+        error,
+        corrected,
+        noisy,
+        from_zero,
+        reached,
+        missing,
+    )
+
+
+def _followed(
+    p: float, dim: int, T: float, rho: float, noise: float, quenched: float | None
+) -> FollowedStarts:
+    """The ODE: the mean over random starts for one neuron, a typical start for several,
+    to which the spread of the start is added by the linearised formula.
+    """
+    from twolayer.analysis.alike_neurons import FOLLOWED, Alike, typical
+
+    if p == 1:
+        time, reached = exact_time(dim, T, rho, noise)
+        return FollowedStarts(time, 0.0, reached)
+    p = min(p, INFINITE)
+    sizes, m = typical(p, dim)
+    c = growth_of(p, noise, rho)
+    linear = math.log((T * (p + 1) * dim + 2 * p * (1 - T)) / (2 * p)) / (2 * c)
+    found = Alike(sizes, rho, noise).passage(m, T, FOLLOWED * (linear + 1 / c))
+    if not math.isfinite(found):
+        return FollowedStarts(math.inf, 0.0, 0.0)
+    spread = 0.0 if quenched is None else quenched - linear
+    return FollowedStarts(found + spread, 0.0, 1.0)
+
+
+def _corrected(
+    ode: float, c: float, s: float, scale: float, reached: float, p: float
+) -> tuple[float | None, str | None]:
+    """The time of SGD, or None and why the formula does not hold; ``scale`` is T d."""
+    why = too_noisy(scale, s, p)
+    if why is not None:
+        return None, why
+    if reached < ALL:
+        return None, f"only {reached:.0%} of the random starts reach the threshold"
+    return float(ode - np.log1p(s) / (2 * c)), None
 
 
 def formulas(
     width: float = 1,
     dim: int = 10_000,
-    threshold: float = 0.1,
+    threshold: float | None = 0.1,
     *,
     noise: float = 0.0,
     rho: float | None = None,
     batch: int = 1,
-) -> EscapeFormulas:
-    """Escape of phase retrieval from a random start, R = (1 − T) R(0), by formulas alone.
+) -> EscapeTime:
+    """Escape of phase retrieval from a random start, R = (1 − T) R(0), by formulas
+    alone.
 
     Parameters
     ----------
@@ -368,8 +488,9 @@ def formulas(
         p.
     dim : int
         d.
-    threshold : float
-        T in (0, 1).
+    threshold : float, optional
+        T in (0, 1). None: the least for which the noise of samples is known, from 0.01
+        to 0.03.
     noise : float
         Δ.
     rho : float, optional
@@ -377,77 +498,118 @@ def formulas(
     batch : int
         n_b.
 
+    Returns
+    -------
+    EscapeTime
+        ``.ode`` is the mean over random starts for one neuron; for several it is that
+        of a start with typical overlaps, in which neurons of the same overlap are one
+        group.
+
     Examples
     --------
     >>> found = formulas(width=10_000, dim=100_000, threshold=0.01)
     >>> round(found.quenched, 3), round(found.corrected, 3), round(found.noisy, 3)
-    (1.554, 1.106, 1.16)
+    (1.554, 1.169, 1.16)
     >>> round(formulas(width=math.inf, dim=100_000, threshold=0.01).gain, 2)
     6.0
     """
-    p: float = math.inf if width == math.inf else positive_integer("width", width)
+    endless = isinstance(width, float) and width == math.inf
+    p: float = math.inf if endless else positive_integer("width", width)
     d, n_b = positive_integer("dim", dim, 2), positive_integer("batch", batch)
-    T = check_threshold(threshold)
     delta = finite_number(
         "noise", noise, minimum=0.0, accepted="a finite variance Δ ≥ 0"
     )
     largest = 1 / contraction_of(p, delta)
     if rho is not None:
-        rho = finite_number(
-            "rho",
-            rho,
-            accepted=f"a number in (0, {largest:.4g}), where the overlap grows",
-        )
-        require(
-            0 < rho < largest,
-            "rho",
-            rho,
-            f"a number in (0, {largest:.4g}), where the overlap grows",
-        )
+        accepted = f"a number in (0, {largest:.4g}), where the overlap grows"
+        rho = finite_number("rho", rho, accepted=accepted)
+        require(0 < rho < largest, "rho", rho, accepted)
     value = largest / 2 if rho is None else rho
-    c = growth_of(p, delta, value)
-    missing: dict[str, str] = {}
-    annealed = quenched = ode = corrected = None
-    if p == 1 or T * d >= LINEAR:
-        annealed, quenched = annealed_time(p, d, T, c), quenched_time(p, d, T, c)
-    else:
-        missing = dict.fromkeys(("annealed", "quenched"), unresolved(T * d))
-    if p == 1:
-        ode = exact_time(d, T, value, delta)[0]
-    else:
-        missing["ode"] = "it is known for one neuron only; escape_time integrates it"
-    s = value * noise_strength_of(p, delta) / (2 * c)
-    why = too_noisy(T * d, s, p)
-    if why is None and quenched is not None:
-        corrected = (quenched if ode is None else ode) - math.log1p(s) / (2 * c)
-    else:
-        missing["corrected"] = why or missing["quenched"]
-    noisy, from_zero, unknown = followed_noise(p, d, T, value, delta, quenched)
-    return EscapeFormulas(
-        p,
-        d,
-        T,
-        c,
-        value,
-        largest / 2,
-        largest,
-        contraction_of(1, delta) / contraction_of(p, delta),
-        annealed,
-        quenched,
-        ode,
-        corrected,
-        noisy,
-        from_zero,
-        d / (value * n_b),
-        missing | unknown,
+    T = (
+        least_threshold(p, d, value, delta)
+        if threshold is None
+        else check_threshold(threshold)
+    )
+    return retrieval_result(
+        retrieval_times(p, d, T, value, delta), p, d, T, value, delta, n_b
+    )
+
+
+def retrieval_result(
+    times: Times,
+    p: float,
+    dim: int,
+    T: float,
+    rho: float,
+    noise: float,
+    batch: float,
+    unit: float = 1.0,
+    divisor: float | None = None,
+) -> EscapeTime:
+    """The times of phase retrieval as a result, where ρ and t are ``unit`` times those
+    of the problem and N is another one than p.
+    """
+    largest = 1 / contraction_of(p, noise)
+
+    def own(value: float | None) -> float | None:
+        return None if value is None or math.isinf(value) else value / unit
+
+    return EscapeTime(
+        annealed=own(times.annealed),
+        quenched=own(times.quenched),
+        quenched_error=None if times.quenched is None else 0.0,
+        ode=own(times.ode),
+        ode_error=None if own(times.ode) is None else own(times.ode_error),
+        corrected=own(times.corrected),
+        noisy=own(times.noisy),
+        from_zero=own(times.from_zero),
+        reached=times.reached,
+        missing=times.missing,
+        per_time=dim * unit / (rho * batch),
+        width=p,
+        dim=dim,
+        threshold=T,
+        rate=growth_of(p, noise, rho) * unit,
+        rho=rho / unit,
+        best_rho=largest / 2 / unit,
+        largest_rho=largest / unit,
+        gain=contraction_of(1, noise) / contraction_of(p, noise),
+        scale=(p if divisor is None else divisor) * batch,
+        retrieval=(noise, unit),
+    )
+
+
+def least_threshold(p: float, dim: int, rho: float, noise: float) -> float:
+    """The smallest T, from 0.01 to 0.03, at which the correction by the noise of
+    samples is given: at the best rate wide networks lose 4 % of their risk at most.
+
+    Examples
+    --------
+    >>> least_threshold(10, 10_000, 1 / (2 * contraction_of(10, 0.0)), 0.0)
+    0.026
+    """
+    low, high = DEFAULTS
+    c = growth_of(p, noise, rho)
+    if c <= 0:
+        return low
+    s = rho * noise_strength_of(p, noise) / (2 * c)
+    least = RESOLVED["one" if p == 1 else "several"] * (1 + s) / dim
+    return min(max(math.ceil(1000 * least) / 1000, low), high)
+
+
+def bent(T: float) -> str:
+    """Why the linearised formulas are not given where the ODE is much slower."""
+    return (
+        f"growth is no longer linear where T = {T:g} is passed: the ODE takes more"
+        " than an e-fold of the squared overlap longer"
     )
 
 
 def unresolved(scale: float) -> str:
     """Why the linearised formulas of several neurons are not given at T d."""
     return (
-        f"T·d = {scale:.3g} is below {LINEAR:g}: the overlaps between the neurons of a random start alone change "
-        "its risk by a fraction 1/d"
+        f"T·d = {scale:.3g} is below {LINEAR:g}: the overlaps between the neurons of a"
+        " random start alone change its risk by a fraction 1/d"
     )
 
 
@@ -457,6 +619,7 @@ def too_noisy(scale: float, s: float, p: float) -> str | None:
     if scale >= least * (1 + s):
         return None
     return (
-        f"T·d = {scale:.3g} is below {least:g}·(1 + s) = {least * (1 + s):.3g}: the noise of single samples, "
-        f"s = {s:.3g}, is still at work when the threshold is passed"
+        f"T·d = {scale:.3g} is below {least:g}·(1 + s) = {least * (1 + s):.3g}: the"
+        f" noise of single samples, s = {s:.3g}, is still at work when the threshold is"
+        " passed"
     )

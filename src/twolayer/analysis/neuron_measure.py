@@ -1,6 +1,8 @@
-"""The measure μ_t of the neurons on (m, q): its moments and histograms, from any result.
+"""The measure μ_t of the neurons on (m, q): its moments and histograms, from any
+result.
 
-μ_t = Σ_j weight_j δ_(m_j, q_j),    q_j = Q_jj − m_j P⁺ m_jᵀ,    weight_j = 1/p where the result has none
+μ_t = Σ_j weight_j δ_(m_j, q_j),    q_j = Q_jj − m_j P⁺ m_jᵀ,    weight_j = 1/p where
+the result has none
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ def _inside(dataset: xr.Dataset) -> np.ndarray:
 
 
 def orthogonal_norms(dataset: xr.Dataset) -> np.ndarray:
-    """The squared norm q of the part of every neuron orthogonal to the target directions, (seed, time, neuron)."""
+    """The squared norm q of the part of every neuron orthogonal to the target
+    directions, (seed, time, neuron).
+    """
     with reading("Argument `dataset`"):
         if "q" in dataset:
             return np.asarray(dataset.q.values)
@@ -63,8 +67,8 @@ def measure_moments(dataset: xr.Dataset) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        ``mean_m`` ∫ m dμ, ``second_m`` ∫ m mᵀ dμ, ``mean_q``, ``variance_q`` and ``mean_norm`` ∫ |w|² dμ, each along
-        (seed, time).
+        ``mean_m`` ∫ m dμ, ``second_m`` ∫ m mᵀ dμ, ``mean_q``, ``variance_q`` and
+        ``mean_norm`` ∫ |w|² dμ, each along (seed, time).
 
     Examples
     --------
@@ -99,7 +103,8 @@ def measure_moments(dataset: xr.Dataset) -> xr.Dataset:
 def measure_histogram(
     dataset: xr.Dataset, of: str = "m1", bins: int = 60, range: object = None
 ) -> xr.DataArray:
-    """Density of one coordinate of the measure of neurons along a run, with common bins.
+    """Density of one coordinate of the measure of neurons along a run, with common
+    bins.
 
     Parameters
     ----------
@@ -115,7 +120,8 @@ def measure_histogram(
     Returns
     -------
     xarray.DataArray
-        Density (seed, time, bin) with the centres of the bins; it integrates to the mass inside the range.
+        Density (seed, time, bin) with the centres of the bins; it integrates to the
+        mass inside the range.
 
     Examples
     --------

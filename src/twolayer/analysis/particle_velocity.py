@@ -1,11 +1,15 @@
-"""The mean field at any point: the velocity of a particle (m, q) in the field of a measure μ, and what it descends.
+"""The mean field at any point: the velocity of a particle (m, q) in the field of a
+measure μ, and what it descends.
 
-    f = ∫ a σ dμ,   e = h − f:     V(m, q; μ) = δR/δμ = −a E[e σ(λ)],   λ a field with overlaps m and orthogonal part q
-    dm/dt = −P ∂_m V,   dq/dt = −4q ∂_q V          (a = 1; in general ∂V/∂(P^{−1/2} m, √q) up to the sign)
+    f = ∫ a σ dμ,   e = h − f:     V(m, q; μ) = δR/δμ = −a E[e σ(λ)],
+        λ a field with overlaps m and orthogonal part q
+    dm/dt = −P ∂_m V,   dq/dt = −4q ∂_q V
+        (a = 1; in general ∂V/∂(P^{−1/2} m, √q) up to the sign)
     continuity  ∂_t μ = ∇·(μ φ),   φ = −(dm/dt, dq/dt)
 
-The points are particles of weight zero: they feel the others and move nothing. With free weights and gradient flow,
-as in the source; normalised weights project the same velocities on the sphere.
+The points are particles of weight zero: they feel the others and move nothing. With
+free weights and gradient flow, as in the source; normalised weights project the same
+velocities on the sphere.
 """
 
 from __future__ import annotations
@@ -67,7 +71,10 @@ class MeanFieldAt:
     error: float
 
     def __repr__(self) -> str:
-        return f"MeanFieldAt(points={len(self.q)}, engine={self.engine!r}, error={self.error:.1e})"
+        return (
+            f"MeanFieldAt(points={len(self.q)}, engine={self.engine!r},"
+            f" error={self.error:.1e})"
+        )
 
 
 @float64
@@ -115,11 +122,13 @@ def mean_field_at(
     problem.require_isotropic("The field of a measure on (m, q)")
     if (measure.k, problem.P.tolist()) != (problem.k, measure.P.tolist()):
         raise InputError(
-            "Argument `measure` must have the directions of the problem: the same k and the same P."
+            "Argument `measure` must have the directions of the problem: the same k and"
+            " the same P."
         )
     if (m is None) != (q is None):
         raise InputError(
-            "Arguments `m` and `q` are the coordinates of the points: give both or none."
+            "Arguments `m` and `q` are the coordinates of the points: give both or"
+            " none."
         )
     heavy = problem.replace(width=measure.n).a() if measure.a is None else measure.a
     if m is None:
@@ -141,7 +150,10 @@ def mean_field_at(
         require(
             bool((rest >= 0).all()), "q", rest.tolist(), "non-negative, for it is |w⊥|²"
         )
-        layer = np.broadcast_to(finite_array("a", a), rest.shape)
+        layer = finite_array("a", a)
+        accepted = "a number, or one for each point"
+        require(layer.shape in ((), (1,), rest.shape), "a", a, accepted)
+        layer = np.broadcast_to(layer, rest.shape)
     L, inverse = target_frame(problem.P)
     every = (
         np.concatenate([measure.m, points]) @ inverse.T,

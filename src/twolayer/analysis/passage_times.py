@@ -2,9 +2,10 @@
 
     t_ext = inf { t : the watched quantity has reached its level }
 
-`solve(…, until=Until(…))` stops each seed at its crossing: by root finding in the ODE, by linear interpolation between
-two steps in Chain, Vectors and SDE. A seed that has not crossed by the end of the run is censored: its time is known to
-be larger, and it counts as such in the median and in the distribution.
+`solve(…, until=Until(…))` stops each seed at its crossing: by root finding in the ODE,
+by linear interpolation between two steps in Chain, Vectors and SDE. A seed that has not
+crossed by the end of the run is censored: its time is known to be larger, and it counts
+as such in the median and in the distribution.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Passage:
     Attributes
     ----------
     times, steps : array (seeds,)
-        Where each seed crossed, in time and in steps of SGD; infinite if it is censored.
+        Where each seed crossed, in time and in steps of SGD; infinite if it is
+        censored.
     censored, diverged : int
         Seeds that ran to the end without crossing, and seeds that diverged before.
     end : float
@@ -63,7 +65,9 @@ class Passage:
 
     @property
     def mean(self) -> float:
-        """Mean over the seeds that crossed; NaN if none did. A lower bound where seeds are censored."""
+        """Mean over the seeds that crossed; NaN if none did. A lower bound where seeds
+        are censored.
+        """
         return float(self.reached.mean()) if self.reached.size else float("nan")
 
     @property
@@ -80,11 +84,14 @@ class Passage:
 
     @property
     def median(self) -> float:
-        """Median over all seeds, censored ones counted as later; infinite if half of them or more are."""
+        """Median over all seeds, censored ones counted as later; infinite if half of
+        them or more are.
+        """
         return median(self.times).value
 
     def distribution(self) -> tuple[np.ndarray, np.ndarray]:
-        """Sorted crossing times and the fraction of all seeds that have crossed by then.
+        """Sorted crossing times and the fraction of all seeds that have crossed by
+        then.
 
         Examples
         --------
@@ -105,13 +112,19 @@ class Passage:
             ("median", f"{self.median:.4g}"),
             (
                 "runs",
-                f"{len(self.times)}, {self.censored} censored, {self.diverged} diverged",
+                (
+                    f"{len(self.times)}, {self.censored} censored, {self.diverged}"
+                    " diverged"
+                ),
             ),
         ]
         return card("First passages", "", rows, crossing_curves([self.times], "t"))
 
     def __str__(self) -> str:
-        text = f"{self.mean:.4g} ± {self.standard_error:.2g} (median {self.median:.4g}, {len(self.times)} runs"
+        text = (
+            f"{self.mean:.4g} ± {self.standard_error:.2g} (median {self.median:.4g},"
+            f" {len(self.times)} runs"
+        )
         lost = [
             f"{n} {word}"
             for n, word in ((self.censored, "censored"), (self.diverged, "diverged"))
@@ -144,7 +157,8 @@ def first_passage(result: xr.Dataset) -> Passage:
     """
     if "until" not in check_result(result, "result").get("run", {}):
         raise InputError(
-            "Argument `result` must come from solve(…, until=…): without a threshold nothing is passed."
+            "Argument `result` must come from solve(…, until=…): without a threshold"
+            " nothing is passed."
         )
     outcome = result.outcome.values
     hit = outcome == Outcome.REACHED
@@ -166,7 +180,9 @@ def first_passage(result: xr.Dataset) -> Passage:
 def crossing_curves(
     runs: Sequence[np.ndarray], clock: str, labels: Sequence[str] = ()
 ) -> str:
-    """A small picture for notebooks: the fractions of all runs that have crossed, against the clock."""
+    """A small picture for notebooks: the fractions of all runs that have crossed,
+    against the clock.
+    """
     every = [np.sort(row[np.isfinite(row)]) for row in runs]
     if not any(len(row) for row in every):
         return ""

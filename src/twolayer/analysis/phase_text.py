@@ -1,7 +1,9 @@
-"""The (μ, δ) plane of a phase diagram in text: one character for what happens at each point, or in colours.
+"""The (μ, δ) plane of a phase diagram in text: one character for what happens at each
+point, or in colours.
 
-#  learned in d^θ steps     l  in polylogarithmically many     c  in a constant number     1  in one step
-.  not learned              *  the optimum                     o  points asked for
+#  learned in d^θ steps     l  in polylogarithmically many     c  in a constant number
+1  in one step .  not learned              *  the optimum                     o  points
+asked for
 """
 
 from __future__ import annotations
@@ -123,7 +125,8 @@ def picture(diagram: PhaseDiagram) -> str:
         mark for mark in LEGEND if mark in COLOURS and any(mark in row for row in codes)
     ]
     legend = " ".join(
-        f'<span style="white-space:nowrap"><span style="color:{COLOURS[m]}">■</span> {escaped(LEGEND[m])}</span>'
+        f'<span style="white-space:nowrap"><span style="color:{COLOURS[m]}">■</span>'
+        f" {escaped(LEGEND[m])}</span>"
         for m in used
     )
     names = (f"μ from 0 to {window(diagram)[0]:g}", "δ")

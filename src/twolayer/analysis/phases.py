@@ -1,13 +1,19 @@
-"""The (μ, δ) plane of batch size and learning rate: lr = γ0 d^(−δ), n_b = n0 d^μ, weak recovery after T ~ d^θ steps.
+"""The (μ, δ) plane of batch size and learning rate: lr = γ0 d^(−δ), n_b = n0 d^μ, weak
+recovery after T ~ d^θ steps.
 
-    correlation, spherical   m' = (m + γ c m^{ℓ−1}) / √(1 + x),                       x = γ² s² d/n_b
-    squared, projected       m' = ((1 − γκ) m + γ c m^{ℓ−1}) / √((1 − γκ)² + x),      m_0 ~ d^{−1/2}
-    θ = ℓ/2 − 1 + δ   where  δ ≥ ℓ/2 − μ (drift beats noise)  and, with the self-interaction κ,  δ ≥ 0
+    correlation, spherical   m' = (m + γ c m^{ℓ−1}) / √(1 + x),
+        x = γ² s² d/n_b
+    squared, projected       m' = ((1 − γκ) m + γ c m^{ℓ−1}) / √((1 − γκ)² + x),
+        m_0 ~ d^{−1/2}
+    θ = ℓ/2 − 1 + δ   where  δ ≥ ℓ/2 − μ (drift beats noise)
+        and, with the self-interaction κ,  δ ≥ 0
 
-One neuron, information exponent ℓ. The drift grows m by its own size in 1/(γ c m_0^{ℓ−2}) steps, the noise shrinks it
-in 1/x of them; both lines follow. Without self-interaction a batch of more than d^{ℓ−1} samples learns at any larger
-rate, in a constant number of steps. ℓ = 1 is apart: its drift does not vanish at m = 0, so the noise decides at m ~ 1
-instead of m_0. Prefactors are in recovery_steps.py, measurements in weak_recovery.py.
+One neuron, information exponent ℓ. The drift grows m by its own size in 1/(γ c
+m_0^{ℓ−2}) steps, the noise shrinks it in 1/x of them; both lines follow. Without
+self-interaction a batch of more than d^{ℓ−1} samples learns at any larger rate, in a
+constant number of steps. ℓ = 1 is apart: its drift does not vanish at m = 0, so the
+noise decides at m ~ 1 instead of m_0, and θ = δ. Prefactors are in recovery_steps.py,
+measurements in weak_recovery.py.
 """
 
 from __future__ import annotations
@@ -17,14 +23,23 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from twolayer.analysis.exponents import analyse
 from twolayer.analysis.phase_text import picture, window
 from twolayer.analysis.small_overlap import Expansion, expansion
+from twolayer.analysis.target_coordinates import framed
 from twolayer.functions.activation import ActivationLike
-from twolayer.functions.exponents import analyse
-from twolayer.functions.target import TargetLike
-from twolayer.numerics.errors import InputError, choice, finite_number, positive_integer
+from twolayer.functions.target import Target, TargetLike
+from twolayer.numerics.arguments import Array
+from twolayer.numerics.errors import (
+    InputError,
+    choice,
+    finite_number,
+    positive_integer,
+    require,
+)
 from twolayer.numerics.html import card, escaped
 from twolayer.task.algorithm import SGD
+from twolayer.task.problem import Problem
 from twolayer.task.regimes import TOLERANCE, regime_of
 from twolayer.task.scaling import Scaling
 
@@ -34,17 +49,25 @@ DYNAMICS = {
     "gradient flow": "gradient flow, dM = psi, dQ = phi + phiᵀ in t = lr·step/p (ODE)",
     "Saad–Solla": "dM = psi, dQ = phi + phiᵀ + γ0/(p n0) chi in t = lr·step/p (ODE)",
     "pure noise": "dM = 0, dQ = γ0/(p n0) chi, in t·d^(1−μ−δ) (ODE)",
-    "noise map": "discrete: M' = M, Q' = Q + γ0²/(p² n0) chi, then projection (Map, Chain)",
+    "noise map": (
+        "discrete: M' = M, Q' = Q + γ0²/(p² n0) chi, then projection (Map, Chain)"
+    ),
     "giant steps": "discrete: giant steps with α = n0 (GiantSteps)",
-    "blow-up": "no limit without projection: in one step the norms grow beyond bounds and the new direction is noise "
-    "and gradient (Map, Chain)",
+    "blow-up": (
+        "no limit without projection: in one step the norms grow beyond bounds and the"
+        " new direction is noise and gradient (Map, Chain)"
+    ),
 }
 BATCH = "a number ≥ 0 (a batch has at least one sample)"
 SCATTERED = (
-    "random as d → ∞: the noise of a step is at least as long as the weights, and batches of O(1) samples do not "
-    "average it, so that no map of means describes a run (Chain)"
+    "random as d → ∞: the noise of a step is at least as long as the weights, and"
+    " batches of O(1) samples do not average it, so that no map of means describes a"
+    " run (Chain)"
 )
-POPULATION = "discrete: gradient descent on the risk with steps of order one, chi dropped (GiantSteps, Map)"
+POPULATION = (
+    "discrete: gradient descent on the risk with steps of order one, chi dropped"
+    " (GiantSteps, Map)"
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +79,8 @@ class Line:
     equation : str
         As text.
     source : str
-        ``"derived"``, or ``"published"`` for the validity line as it is drawn in the source.
+        ``"derived"``, or ``"published"`` for the validity line as it is drawn in the
+        source.
     """
 
     name: str
@@ -74,7 +98,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Phase:
-    """What happens at one point of the plane.
+    """What happens at one point of the plane. Made by `phase_diagram`.
 
     Attributes
     ----------
@@ -83,7 +107,8 @@ class Phase:
     theta : float or None
         T ~ d^θ, up to the logarithms in ``growth``.
     growth : str or None
-        How T grows: ``"d^0.5"``, ``"d^0.5 log d"``, ``"log d"``, ``"log log d"``, ``"constant"``.
+        How T grows: ``"d^0.5"``, ``"d^0.5 log d"``, ``"log d"``, ``"log log d"``,
+        ``"constant"``.
     steps : int or None
         The number of steps after which m = O(1), where that is a constant.
     regime : str
@@ -145,10 +170,11 @@ class PhaseDiagram:
         Order at which drift begins.
     loss, geometry : str
     self_interaction : str
-        What the part of the gradient along a neuron itself does after projection. ``"contracting"`` (squared loss):
-        rates γκ > 1 flip the neuron. ``"saturating"`` (κ < 0): larger rates stop helping. ``"none"``: correlation loss
-        and spherical gradients. ``"neighbours"``: removed by the tangent projection for the neuron itself, but not for
-        the others.
+        What the part of the gradient along a neuron itself does after projection.
+        ``"contracting"`` (squared loss): rates γκ > 1 flip the neuron. ``"saturating"``
+        (κ < 0): larger rates stop helping. ``"none"``: correlation loss and spherical
+        gradients. ``"neighbours"``: removed by the tangent projection for the neuron
+        itself, but not for the others.
     caveat : str
         What holds for every point, or nothing.
     """
@@ -176,7 +202,8 @@ class PhaseDiagram:
         return max(self.ell - 1.0, 1.0) if self.free else self.noise_order
 
     def optimal_delta(self, mu: float) -> float:
-        """The largest δ that learns in the fewest steps with n_b ~ d^μ, up to logarithms.
+        """The largest δ that learns in the fewest steps with n_b ~ d^μ, μ = ``mu``, up
+        to logarithms.
 
         Examples
         --------
@@ -186,7 +213,7 @@ class PhaseDiagram:
         return self.noise_order - min(_mu(mu), self.optimal_mu)
 
     def lowest_delta(self, mu: float) -> float:
-        """The smallest δ that learns with n_b ~ d^μ; −∞ where all do.
+        """The smallest δ that learns with n_b ~ d^μ, μ = ``mu``; −∞ where all do.
 
         Examples
         --------
@@ -204,7 +231,7 @@ class PhaseDiagram:
         )
 
     def theta_min(self, mu: float) -> float:
-        """θ of the fewest steps with n_b ~ d^μ.
+        """θ of the fewest steps with n_b ~ d^μ, μ = ``mu``.
 
         Examples
         --------
@@ -217,7 +244,9 @@ class PhaseDiagram:
         return max(0.0, self._theta(self.optimal_delta(mu)))
 
     def samples(self, mu: float) -> float:
-        """Exponent of the total number of samples n_b T at the fewest steps: d^(θ_min + μ)."""
+        """Exponent θ_min + μ of the number of samples n_b T that the fewest steps take,
+        with μ = ``mu``.
+        """
         return self.theta_min(mu) + mu
 
     def _theta(self, delta: float) -> float:
@@ -264,7 +293,7 @@ class PhaseDiagram:
         return points
 
     def at(self, mu: float, delta: float) -> Phase:
-        """What happens with lr = γ0 d^(−δ) and n_b = n0 d^μ.
+        """What happens with lr = γ0 d^(−δ) and n_b = n0 d^μ: μ = ``mu``, δ = ``delta``.
 
         Examples
         --------
@@ -309,9 +338,11 @@ class PhaseDiagram:
         """Name of the region, and how T grows in it."""
         if theta is None:
             return (
-                "not learning"
-                if expandable
-                else "not learning (expansion not defined)",
+                (
+                    "not learning"
+                    if expandable
+                    else "not learning (expansion not defined)"
+                ),
                 None,
             )
         if steps is not None:
@@ -324,7 +355,9 @@ class PhaseDiagram:
         )
 
     def _constant_steps(self, mu: float, delta: float) -> int | None:
-        """Steps until m = O(1), where each step multiplies m_0 by a power d^ε of its own."""
+        """Steps until m = O(1), where each step multiplies m_0 by a power d^ε of its
+        own.
+        """
         if self.ell == 1:
             return 1 if delta < TOLERANCE and mu > 1 - TOLERANCE else None
         gain = min(-delta, (mu - 1) / 2) - (self.ell / 2 - 1)
@@ -340,7 +373,9 @@ class PhaseDiagram:
         )
 
     def _wrong_sign(self, mu: float, rate: float, theta: float | None) -> float | None:
-        """θ from m_0 < 0: the drift m^{ℓ−1} leads to 0 and noise must carry m across, unless one step jumps over."""
+        """θ from m_0 < 0: the drift m^{ℓ−1} leads to 0 and noise must carry m across,
+        unless one step jumps over.
+        """
         if self.ell % 2 == 0 or self.ell == 1 or theta is None:
             return None
         if theta < TOLERANCE:
@@ -351,7 +386,10 @@ class PhaseDiagram:
         self, mu: float, delta: float, noise: float, learns: bool
     ) -> str:
         if not learns and delta < -TOLERANCE and self.self_interaction == "contracting":
-            return "The gradient along the neuron itself, γκ > 1, flips the neuron at every step."
+            return (
+                "The gradient along the neuron itself, γκ > 1, flips the neuron at"
+                " every step."
+            )
         shallow = max(
             delta, (1 - mu) / 2
         )  # where norms cannot be expanded only the direction of the noise counts
@@ -408,7 +446,10 @@ class PhaseDiagram:
             for line in self.lines.values()
         )
         rest = f"\n{self.caveat}" if self.caveat else ""
-        return f"ℓ = {self.ell}, {self.loss} loss, {self.geometry}\nlines\n{lines}\npoints  {points}{rest}"
+        return (
+            f"ℓ = {self.ell}, {self.loss} loss, {self.geometry}\nlines\n{lines}\npoints"
+            f"  {points}{rest}"
+        )
 
 
 def dynamics(mu: float, delta: float) -> str:
@@ -430,21 +471,24 @@ def dynamics(mu: float, delta: float) -> str:
 
 
 def phase_diagram(
-    target: TargetLike | None = None,
+    target: TargetLike | Problem | None = None,
     *,
     ell: int | None = None,
     loss: str = "squared",
     geometry: str = "projected",
     activation: ActivationLike | None = None,
-    width: int = 1,
+    width: int | None = None,
     directions: int | None = None,
+    gram: Array | None = None,
 ) -> PhaseDiagram:
-    """Where SGD with lr = γ0 d^(−δ) and batches of n0 d^μ weakly recovers a target, and in how many steps.
+    """Where SGD with lr = γ0 d^(−δ) and batches of n0 d^μ weakly recovers a target, and
+    in how many steps.
 
     Parameters
     ----------
-    target : str, callable or Target, optional
-        What is learned; or give its information exponent as ``ell``.
+    target : str, callable, Target or Problem, optional
+        What is learned; or give its information exponent as ``ell``. A problem has its
+        own activation, width and Gram matrix.
     ell : int, optional
         ℓ ≥ 1, where there is no target.
     loss : str
@@ -452,11 +496,16 @@ def phase_diagram(
     geometry : str
         ``"projected"`` or ``"spherical"``.
     activation : str, callable or Activation, optional
-        None stands for one with the component He_ℓ and nothing of lower order, such as He_ℓ itself.
+        None stands for one with the component He_ℓ and nothing of lower order, such as
+        He_ℓ itself.
     width : int
-        Neurons; more than one matter for the squared loss with components of σ below order ℓ.
+        Neurons, one by default; more matter for the squared loss with components of σ
+        below order ℓ.
     directions : int, optional
         k, for a callable target.
+    gram : array (k, k), optional
+        P, the identity by default. Directions that overlap may show more: z1*He2(z2)
+        has ℓ = 3 where they are orthogonal, and ℓ = 1 where they are not.
 
     Returns
     -------
@@ -471,23 +520,31 @@ def phase_diagram(
     """
     choice("loss", loss, ("squared", "correlation"))
     choice("geometry", geometry, ("projected", "spherical"))
-    width = positive_integer("width", width)
     if (target is None) == (ell is None):
         raise InputError(
-            f"Give either `target` or `ell`, but got {'neither' if target is None else 'both'}."
+            "Give either `target` or `ell`, but got"
+            f" {'neither' if target is None else 'both'}."
         )
     if ell is not None and activation is not None:
         raise InputError(
-            "Argument `activation` needs a target to be compared with, but only `ell` is given."
+            "Argument `activation` needs a target to be compared with, but only `ell`"
+            " is given."
         )
     found: Expansion | None = None
     if target is None:
         ell = positive_integer("ell", ell)
-    elif activation is None:
-        ell = _information(target, directions)
+        require(gram is None, "gram", gram, "left out where there is no target")
     else:
-        found = expansion(target, activation, directions)
-        ell = found.ell
+        given = framed(target, directions, gram, activation=activation, width=width)
+        if given.problem is not None:
+            given.problem.require_isotropic("phase_diagram")
+            activation, width = given.problem.activation, given.problem.p
+        if activation is None:
+            ell = _information(given.target)
+        else:
+            found = expansion(given.target, activation)
+            ell = found.ell
+    width = positive_integer("width", 1 if width is None else width)
     return PhaseDiagram(
         ell, loss, geometry, *_self_interaction(found, loss, geometry, width)
     )
@@ -520,11 +577,12 @@ def _self_interaction(
     return ("contracting" if kappa > 0 else "saturating"), kappa, caveat
 
 
-def _information(target: TargetLike, directions: int | None) -> int:
-    result = analyse(target, directions)
+def _information(target: Target) -> int:
+    result = analyse(target)
     if result.information is None:
         raise InputError(
-            f"Argument `target` must have a Hermite component of order 1 or more, but {result.target.name!r} has none."
+            "Argument `target` must have a Hermite component of order 1 or more, but"
+            f" {result.target.name!r} has none."
         )
     return result.information
 

@@ -1,14 +1,21 @@
-"""The landscape of a single-index task: how the population loss depends on the overlap m of student and target.
+"""The landscape of a single-index task: how the population loss depends on the overlap
+m of student and target.
 
-    φ(m) = E ℓ = const − Σ_l c_l(aσ) c_l(h) m^l           squared and correlation loss, unit student and target
-    information exponent  k = min { l ≥ 1 : φ^(l)(0) ≠ 0 } = min { l ≥ 1 : c_l(σ) c_l(h) ≠ 0 }
-    spherical flow, τ = (δ/N)·steps:   ṁ = −φ'(m)(1 − m²) − ½ δ V(m) m ≈ C m^{k−1},   C = −φ^(k)(0)/(k−1)!
-    α_c(N, k) = 1, log N, N^{k−2}      for k = 1, 2, ≥ 3:  recovery takes of the order of α_c N samples
-    strong recovery is proved for α ≫ 1, log² N, N^{k−2} log² N, and excluded, as weak recovery is, for α ≪ α_c
+    φ(m) = E ℓ = const − Σ_l c_l(aσ) c_l(h) m^l
+        squared and correlation loss, unit student and target
+    information exponent
+        k = min { l ≥ 1 : φ^(l)(0) ≠ 0 } = min { l ≥ 1 : c_l(σ) c_l(h) ≠ 0 }
+    spherical flow, τ = (δ/N)·steps:   ṁ = −φ'(m)(1 − m²) − ½ δ V(m) m ≈ C m^{k−1},
+        C = −φ^(k)(0)/(k−1)!
+    α_c(N, k) = 1, log N, N^{k−2}      for k = 1, 2, ≥ 3:
+        recovery takes of the order of α_c N samples
+    strong recovery is proved for α ≫ 1, log² N, N^{k−2} log² N, and excluded,
+        as weak recovery is, for α ≪ α_c
     steps:  δ < 2 C m0^{k−2}/V(0),  m0 = N^{−1/2},  V = a² E[σ'² e²]
 
-The last line is what the normalisation of each step costs: it pulls m back at the rate ½ δ V m, and near a random start
-only steps below it leave the growth C m^{k−1} the stronger one.
+The last line is what the normalisation of each step costs: it pulls m back at the rate
+½ δ V m, and near a random start only steps below it leave the growth C m^{k−1} the
+stronger one.
 """
 
 from __future__ import annotations
@@ -59,7 +66,8 @@ ROUTES = ("series", "averages")
 
 
 def critical_alpha(dim: int, ell: int) -> float:
-    """α_c(N, ℓ): 1, log N or N^{ℓ−2}, the samples per dimension that recovery takes with information exponent ℓ.
+    """α_c(N, ℓ): 1, log N or N^{ℓ−2}, the samples per dimension that recovery takes
+    with information exponent ℓ.
 
     Parameters
     ----------
@@ -80,10 +88,11 @@ def critical_alpha(dim: int, ell: int) -> float:
 
 
 def sufficient_alpha(dim: int, ell: int) -> float:
-    """1, log² N or N^{ℓ−2} log² N: samples per dimension far beyond which strong recovery is proved.
+    """1, log² N or N^{ℓ−2} log² N: samples per dimension far beyond which strong
+    recovery is proved.
 
-    They exceed `critical_alpha`, far below which even weak recovery is excluded, by a logarithm for ℓ = 2 and by two
-    for ℓ ≥ 3; what is needed lies in between.
+    They exceed `critical_alpha`, far below which even weak recovery is excluded, by a
+    logarithm for ℓ = 2 and by two for ℓ ≥ 3; what is needed lies in between.
 
     Parameters
     ----------
@@ -103,17 +112,20 @@ def sufficient_alpha(dim: int, ell: int) -> float:
 
 
 def require_single_index(problem: Problem) -> float:
-    """Refuse what is not one neuron and one unit direction; the second layer of that neuron."""
+    """Refuse what is not one neuron and one unit direction; the second layer of that
+    neuron.
+    """
     expect(Problem, "problem", problem)
     problem.require_isotropic("The theory of recovery")
     if problem.p != 1 or problem.k != 1:
         raise InputError(
-            f"Argument `problem` must be a single-index task, one neuron and one direction, but has {problem.p} "
-            f"and {problem.k}."
+            "Argument `problem` must be a single-index task, one neuron and one"
+            f" direction, but has {problem.p} and {problem.k}."
         )
     if abs(problem.P[0, 0] - 1) > 1e-12:
         raise InputError(
-            f"Argument `problem` must have a target direction of norm 1, but has {problem.P[0, 0]:g}."
+            "Argument `problem` must have a target direction of norm 1, but has"
+            f" {problem.P[0, 0]:g}."
         )
     if isinstance(problem.second_layer, str) and problem.second_layer != "ones":
         reject(
@@ -142,7 +154,8 @@ def _noises(engine: Engine, m: Real, a: Real, noise: Number) -> jax.Array:
 
 @dataclass(frozen=True, eq=False)
 class PopulationLoss:
-    """φ(m) of a single-index task, by two routes: its Hermite series, and Gaussian averages at m.
+    """φ(m) of a single-index task, by two routes: its Hermite series, and Gaussian
+    averages at m.
 
     Attributes
     ----------
@@ -198,12 +211,14 @@ class PopulationLoss:
     def phi(self, m: Array, route: str = "averages") -> np.ndarray:
         """φ at ``m``, by a ``route`` as for `derivative`.
 
-        By its series it is precise away from |m| = 1 only, unless σ or h is a polynomial.
+        By its series it is precise away from |m| = 1 only, unless σ or h is a
+        polynomial.
         """
         return self.derivative(m, 0, route)
 
     def derivative(self, m: Array, n: int = 1, route: str = "averages") -> np.ndarray:
-        """The n-th derivative of φ at m; by averages and for n ≥ 2 from an interpolation, for |m| ≤ ½.
+        """The n-th derivative of φ at m; by averages and for n ≥ 2 from an
+        interpolation, for |m| ≤ ½.
 
         Parameters
         ----------
@@ -242,7 +257,9 @@ class PopulationLoss:
         )
 
     def information_by(self, route: str) -> int:
-        """The information exponent from the derivatives of φ at 0, by either ``route``."""
+        """The information exponent from the derivatives of φ at 0, by either
+        ``route``.
+        """
         if choice("route", route, ROUTES) == "series":
             terms = self.products[1:]
         else:
@@ -261,8 +278,9 @@ class PopulationLoss:
         found = np.flatnonzero(np.abs(terms) > max(floor, 1e-12))
         if not found.size:
             raise InputError(
-                f"Argument `problem` must have a loss that depends on the overlap, but {self.problem.activation.name} "
-                f"and {self.problem.target.name} have no Hermite polynomial in common."
+                "Argument `problem` must have a loss that depends on the overlap, but"
+                f" {self.problem.activation.name} and {self.problem.target.name} have"
+                " no Hermite polynomial in common."
             )
         return int(found[0]) + 1
 
@@ -288,18 +306,23 @@ class PopulationLoss:
 
     @property
     def descends(self) -> bool:
-        """Whether φ' < 0 on (0, 1), the assumption under which weak recovery leads to strong recovery."""
+        """Whether φ' < 0 on (0, 1), the assumption under which weak recovery leads to
+        strong recovery.
+        """
         m = np.linspace(0.0, 1.0, 401)[1:-1]
         return bool((self.derivative(m) < 0).all())
 
     def flow(self, m: Array, step: float = 0.0) -> np.ndarray:
-        """ṁ at ``m``, per unit of τ = (δ/N)·steps as N → ∞; ``step`` is δ = N·lr, 0 for the limit of small steps."""
+        """ṁ at ``m``, per unit of τ = (δ/N)·steps as N → ∞; ``step`` is δ = N·lr, 0 for
+        the limit of small steps.
+        """
         x = self._checked(m)
         free = -self.derivative(x) * (1 - x**2)
         return np.asarray(free - step / 2 * self.noise(x) * x if step else free)
 
     def time(self, start: float, end: float, step: float = 0.0) -> float:
-        """The τ that the flow takes from overlap ``start`` to ``end`` > start inside (−1, 1); ``step`` as for `flow`.
+        """The τ that the flow takes from overlap ``start`` to ``end`` > start inside
+        (−1, 1); ``step`` as for `flow`.
 
         Examples
         --------
@@ -318,7 +341,8 @@ class PopulationLoss:
         if not grows.all():
             stuck = float(m[np.argmin(grows)])
             raise InputError(
-                f"Argument `start` must be below the end along the flow, but m does not grow at {stuck:.3g}."
+                "Argument `start` must be below the end along the flow, but m does not"
+                f" grow at {stuck:.3g}."
             )
         # the speed spans orders of magnitude near a random start: equal parts of log m
         points, weights = np.polynomial.legendre.leggauss(20)
@@ -332,7 +356,9 @@ class PopulationLoss:
         return float((half[:, None] * weights / speed).sum())
 
     def noise(self, m: Array = 0.0) -> np.ndarray:
-        """V(m) = a² E[σ'² e²] at overlaps ``m``, label noise included; 0 is a random start."""
+        """V(m) = a² E[σ'² e²] at overlaps ``m``, label noise included; 0 is a random
+        start.
+        """
         x = self._checked(m)
         engine = select(self.problem, self.loss, order=ORDER).engine
         values = float64(_noises)(
@@ -341,7 +367,8 @@ class PopulationLoss:
         return np.asarray(values).reshape(x.shape)
 
     def largest_step(self, dim: int) -> float:
-        """δ up to which m grows from N^{−1/2} against the pull of the normalisation; infinite for k = 1.
+        """δ up to which m grows from N^{−1/2} against the pull of the normalisation;
+        infinite for k = 1.
 
         Refused where m does not grow at all, `growth` < 0; ``dim`` is N.
 
@@ -353,8 +380,9 @@ class PopulationLoss:
         k, n = self.information, positive_integer("dim", dim, 2)
         if self.growth < 0:
             raise InputError(
-                f"Argument `problem` must have an overlap that grows from a random start, but the loss rises there: "
-                f"ṁ ≈ {self.growth:.4g}·m^{k - 1} whatever the step."
+                "Argument `problem` must have an overlap that grows from a random"
+                f" start, but the loss rises there: ṁ ≈ {self.growth:.4g}·m^{k - 1}"
+                " whatever the step."
             )
         return (
             float("inf")
@@ -384,12 +412,14 @@ def population_loss(problem: Problem, loss: str | Loss = "squared") -> Populatio
     loss = Loss.of(loss)
     if loss.student is None:
         raise InputError(
-            f"Argument `loss` must be 'squared' or 'correlation', but {loss.name!r} is known by its slope."
+            f"Argument `loss` must be 'squared' or 'correlation', but {loss.name!r} is"
+            " known by its slope."
         )
     sigma, target = problem.activation, problem.target
     if vanishes(target, problem.P):
         raise InputError(
-            f"Argument `target` must not be zero, for there is no direction to learn, but got {target.name}."
+            "Argument `target` must not be zero, for there is no direction to learn,"
+            f" but got {target.name}."
         )
     kinks = target.kinks[0] if target.kinks is not None else ()
 

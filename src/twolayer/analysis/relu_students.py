@@ -1,15 +1,22 @@
-"""The last mile of rectifiers that learn one rectifier: f = Σ_i relu(w_i·z), y = relu(v·z), descent on E ½(f − y)².
+"""The last mile of rectifiers that learn one rectifier: f = Σ_i relu(w_i·z), y =
+relu(v·z), descent on E ½(f − y)².
 
     n = 1          L ~ (1 − η/2)^{2t}, exponential
-    w_i = λ_i v    Σλ − 1 ← (Σλ − 1)(1 − ηn/2), exponential (λ_i ≥ 0: the direction is learnt)
+    w_i = λ_i v    Σλ − 1 ← (Σλ − 1)(1 − ηn/2), exponential (λ_i ≥ 0:
+        the direction is learnt)
     w_i = w        u = n w moves as one neuron with steps n η, exponential
-    n = 2, w_{1,2} = λ1 v ± λ2 v⊥, ‖v‖ = 1, tan θ = λ2/λ1, ρ² = λ1² + λ2², S(x) = sin x − x cos x:
-        λ1 − ½ ← (λ1 − ½)[1 − η(1 − θ/π + sin 2θ/2π)],    λ2 ← λ2 [1 − (η/2π)(2θ + (1 − 1/2λ1) sin 2θ)]
-        L = (λ1 − ½)² + ρ² S(2θ)/2π − ρ S(θ)/π,           λ2 → π/(2ηt),   L → π²/(6 (ηt)³)
-    any n, d       L ≥ ‖w_i‖² (θ_i − sin θ_i cos θ_i)/4π ≥ ‖w_i‖² θ_i³/4π³        for every i
+    n = 2, w_{1,2} = λ1 v ± λ2 v⊥, ‖v‖ = 1, tan θ = λ2/λ1, ρ² = λ1² + λ2², S(x)
+        = sin x − x cos x:
+        λ1 − ½ ← (λ1 − ½)[1 − η(1 − θ/π + sin 2θ/2π)],
+            λ2 ← λ2 [1 − (η/2π)(2θ + (1 − 1/2λ1) sin 2θ)]
+        L = (λ1 − ½)² + ρ² S(2θ)/2π − ρ S(θ)/π,           λ2 → π/(2ηt),
+            L → π²/(6 (ηt)³)
+    any n, d       L ≥ ‖w_i‖² (θ_i − sin θ_i cos θ_i)/4π ≥ ‖w_i‖² θ_i³/4π³
+        for every i
 
-The bound: where v·z < 0 the label is 0 and no student is negative, so there f − y ≥ relu(w_i·z) ≥ 0. In the notation of
-`Problem` this is σ = relu with second layer a_j = p, and η = lr.
+The bound: where v·z < 0 the label is 0 and no student is negative, so there f − y ≥
+relu(w_i·z) ≥ 0. In the notation of `Problem` this is σ = relu with second layer a_j =
+p, and η = lr.
 """
 
 from __future__ import annotations
@@ -46,6 +53,9 @@ __all__ = [
     "relu_students",
     "symmetric_pair",
 ]
+
+
+LARGEST = 1e150  # of a start whose square is finite
 
 
 class SymmetricPair(NamedTuple):
@@ -107,7 +117,8 @@ def _follow(x: jax.Array, y: jax.Array, lr: Number, points: jax.Array) -> Tree:
 def symmetric_pair(
     lambda1: float, lambda2: float, lr: float, steps: End, save: Save = "log"
 ) -> SymmetricPair:
-    """Two rectifiers on either side of a unit teacher, w = λ1 v ± λ2 v⊥, by the recursion in two numbers.
+    """Two rectifiers on either side of a unit teacher, w = λ1 v ± λ2 v⊥, by the
+    recursion in two numbers.
 
     Parameters
     ----------
@@ -127,6 +138,9 @@ def symmetric_pair(
     x = finite_number("lambda1", lambda1, accepted="a positive number")
     require(x > 0, "lambda1", lambda1, "a positive number")
     y = finite_number("lambda2", lambda2, accepted="a finite number")
+    for name, value in (("lambda1", x), ("lambda2", abs(y))):
+        accepted = f"at most {LARGEST:g}, whose square the loss is"
+        require(value <= LARGEST, name, value, accepted)
     eta = finite_number("lr", lr, accepted="a number in (0, 2)")
     require(0 < eta < 2, "lr", lr, "a number in (0, 2), beyond which λ1 diverges")
     points, hidden = from_start(
@@ -149,7 +163,8 @@ def symmetric_pair(
 
 
 def aligned_excess(total: float, lr: float, students: int, steps: Array) -> np.ndarray:
-    """Σλ − 1 after given numbers of steps for students w_i = λ_i v, λ_i ≥ 0; the loss is its square over 4.
+    """Σλ − 1 after given numbers of steps for students w_i = λ_i v, λ_i ≥ 0; the loss
+    is its square over 4.
 
     Parameters
     ----------
@@ -240,7 +255,8 @@ class ReluStudents(NamedTuple):
 
 
 def relu_students(result: xr.Dataset) -> ReluStudents:
-    """Norms, angles and the cubic lower bounds on the excess risk along a result of `Population`.
+    """Norms, angles and the cubic lower bounds on the excess risk along a result of
+    `Population`.
 
     Parameters
     ----------
@@ -259,7 +275,8 @@ def relu_students(result: xr.Dataset) -> ReluStudents:
     told = check_result(result, "result").get("problem", {})
     if "Q_perp" not in result:
         raise InputError(
-            "Argument `result` must be a result of Population, which knows Q_perp to all digits."
+            "Argument `result` must be a result of Population, which knows Q_perp to"
+            " all digits."
         )
     gram = np.eye(1) if told["gram"] is None else np.asarray(told["gram"])
     teacher = told["target"] in (
@@ -268,7 +285,8 @@ def relu_students(result: xr.Dataset) -> ReluStudents:
     )
     if not (teacher and told["activation"] == "relu" and (result.a.values > 0).all()):
         raise InputError(
-            "Argument `result` must have rectifiers with a > 0 that learn one rectifier, relu(z1)."
+            "Argument `result` must have rectifiers with a > 0 that learn one"
+            " rectifier, relu(z1)."
         )
     inside = result.M.values[..., 0] / np.sqrt(gram[0, 0])
     outside = np.sqrt(np.diagonal(result.Q_perp.values, axis1=-2, axis2=-1))

@@ -1,12 +1,16 @@
-"""Layer-wise training: the second layer fitted by ridge regression after the first layer took its steps.
+"""Layer-wise training: the second layer fitted by ridge regression after the first
+layer took its steps.
 
     ĉ = argmin (1/2n₂) Σ_ν (y^ν − c·φ^ν)² + (τ/2)‖c‖²,    c = a/N,  φ = σ(λ),  τ = ρ N²
-    n₂ → ∞:   c = H⁻¹ b,    H = K + τ I,   K = E[φ φᵀ],   b = E[y φ],    risk = ½ (E[h²] + Δ − 2 c·b + cᵀ K c)
-    n₂ ≫ p:   risk + (1/n₂) { ½ tr(K H⁻¹ V H⁻¹) + τ cᵀ H⁻¹ E[φ φᵀ H⁻¹ s] },    s = (y − c·φ) φ − τ c,   V = E[s sᵀ]
+    n₂ → ∞:   c = H⁻¹ b,    H = K + τ I,   K = E[φ φᵀ],   b = E[y φ],
+        risk = ½ (E[h²] + Δ − 2 c·b + cᵀ K c)
+    n₂ ≫ p:   risk + (1/n₂) { ½ tr(K H⁻¹ V H⁻¹) + τ cᵀ H⁻¹ E[φ φᵀ H⁻¹ s] },
+              s = (y − c·φ) φ − τ c,   V = E[s sᵀ]
 
-The fit sees its samples through the fields alone, so everything is an average over (λ, λ*) ~ N(0, Ω), and at given
-overlaps it holds for every d. With overlaps from a limit d → ∞ the width must stay finite: for p of the order of d
-the random part of the weights acts as a kernel that Ω does not show.
+The fit sees its samples through the fields alone, so everything is an average over (λ,
+λ*) ~ N(0, Ω), and at given overlaps it holds for every d. With overlaps from a limit d
+→ ∞ the width must stay finite: for p of the order of d the random part of the weights
+acts as a kernel that Ω does not show.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ from twolayer.numerics.errors import (
 )
 from twolayer.numerics.html import field_summary
 from twolayer.numerics.precision import float64
-from twolayer.numerics.quadrature_rules import sobol_normals
+from twolayer.numerics.quadrature_rules import Nodes, hermite_rule, sobol_normals
 from twolayer.numerics.random import check_seed
 from twolayer.numerics.types import Real, Tree
 from twolayer.running.dataset import check_result, unpack
@@ -48,7 +52,11 @@ from twolayer.task.problem import Problem
 __all__ = ["SecondLayer", "fit_second_layer", "layerwise", "simulate_second_layer"]
 
 COST = 5e-8  # seconds for each number of a sample
-LOG2_POINTS = 14  # for the part of order 1/n₂
+# for the part of order 1/n₂
+HERMITE_NODES = 40  # along each axis, where activation and target are smooth
+MOST_AXES = 3  # up to which the product of such rules is taken
+LOG2_POINTS = 17  # everywhere else
+LARGEST = 1e300  # ρN², which is added to numbers of order one
 CUTOFF = 1e-12  # relative size below which a direction of K carries no feature
 
 
@@ -113,15 +121,18 @@ def _checked(problem: Problem, start: Overlaps, ridge: float) -> tuple[Overlaps,
     why = infinite(problem, Loss.of("squared"), 2)
     if why is not None:
         raise InputError(f"Argument `problem` has no ridge fit of finite risk: {why}.")
-    return start.fields(problem.inputs), finite_number(
-        "ridge", ridge, minimum=0.0, accepted="a finite number ≥ 0"
-    )
+    accepted = f"a number ≥ 0 and ≤ {LARGEST:g}/N², N the divisor of the network"
+    rho = finite_number("ridge", ridge, minimum=0.0, accepted=accepted)
+    require(rho * problem.divisor**2 <= LARGEST, "ridge", ridge, accepted)
+    return start.fields(problem.inputs), rho
 
 
 def _statistics(
     problem: Problem, Q: np.ndarray, M: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """K (n, p, p), b (n, p) and E[h²] (n,), from the averages that move a second layer: E[e φ] = b − K a/N."""
+    """K (n, p, p), b (n, p) and E[h²] (n,), from the averages that move a second layer:
+    E[e φ] = b − K a/N.
+    """
     p = problem.p
     layers = np.concatenate([np.zeros((1, p)), problem.divisor * np.eye(p)])
     second, excess = map(
@@ -137,7 +148,8 @@ def _statistics(
 def fit_second_layer(
     problem: Problem, start: Overlaps, ridge: float = 0.0
 ) -> SecondLayer:
-    """The second layer that ridge regression on many fresh samples finds, and its test risk.
+    """The second layer that ridge regression on many fresh samples finds, and its test
+    risk.
 
     Parameters
     ----------
@@ -157,7 +169,7 @@ def fit_second_layer(
     ...     round(float(fit.risk), 4),
     ...     round(float(fit.risk_at(1000)), 4),
     ... )
-    ([0.76], 0.6836, 0.6861)
+    ([0.76], 0.6836, 0.6862)
     """
     start, rho = _checked(problem, start, ridge)
     lead, p = start.batch, problem.p
@@ -189,6 +201,17 @@ def _fields(
     return np.asarray(phi), np.asarray(problem.target(jnp.asarray(star @ L.T)))
 
 
+def _nodes(problem: Problem, rank: int) -> Nodes:
+    """Points (n, rank + p) and weights for averages of fourth powers of fields."""
+    axes = rank + problem.p
+    kinks = problem.target.kinks
+    smooth = kinks is not None and not any(kinks) and not problem.activation.kinks
+    if smooth and axes <= MOST_AXES:
+        return hermite_rule([HERMITE_NODES] * axes)
+    points = sobol_normals(axes, LOG2_POINTS)
+    return Nodes(points, np.full(len(points), 1 / len(points)))
+
+
 def _excess_per_sample(
     problem: Problem,
     start: Overlaps,
@@ -197,18 +220,23 @@ def _excess_per_sample(
     inverse: np.ndarray,
     tau: float,
 ) -> float:
-    """½ tr(K H⁻¹ V H⁻¹) + τ cᵀ H⁻¹ E[φ φᵀ H⁻¹ s], over Sobol points."""
-    rank = start.factors()[0].shape[1]
-    phi, h = _fields(problem, start, sobol_normals(rank + problem.p, LOG2_POINTS))
+    """½ tr(K H⁻¹ V H⁻¹) + τ cᵀ H⁻¹ E[φ φᵀ H⁻¹ s].
+
+    By Gauss–Hermite nodes for few smooth fields, whose eighth moments points cannot
+    follow, and by Sobol points for others.
+    """
+    points, weights = _nodes(problem, start.factors()[0].shape[1])
+    phi, h = _fields(problem, start, points)
+    weighted = weights[:, None] * phi
     keep = problem.labels.keep
     residual = keep * h - phi @ c
     s = residual[:, None] * phi - tau * c
     V = (
-        s.T @ s / len(s)
+        (weights[:, None] * s).T @ s
         + problem.noise * K
-        + phi.T @ ((1 - keep**2) * h[:, None] ** 2 * phi) / len(s)
+        + weighted.T @ ((1 - keep**2) * h[:, None] ** 2 * phi)
     )
-    drag = phi.T @ ((phi @ inverse) * s).sum(1) / len(s)
+    drag = weighted.T @ ((phi @ inverse) * s).sum(1)
     return float(np.trace(K @ inverse @ V @ inverse) / 2 + tau * c @ inverse @ drag)
 
 
@@ -223,7 +251,8 @@ def simulate_second_layer(
     *,
     force: bool = False,
 ) -> np.ndarray:
-    """Test risks of second layers fitted to finitely many samples, each seed to its own.
+    """Test risks of second layers fitted to finitely many samples, each seed to its
+    own.
 
     Parameters
     ----------
@@ -289,7 +318,8 @@ def simulate_second_layer(
 
 @float64
 def layerwise(result: xr.Dataset, ridge: float = 0.0) -> xr.Dataset:
-    """Test risk after layer-wise training: the second layer fitted at every save point of a run.
+    """Test risk after layer-wise training: the second layer fitted at every save point
+    of a run.
 
     Parameters
     ----------
@@ -301,8 +331,8 @@ def layerwise(result: xr.Dataset, ridge: float = 0.0) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        ``a`` (seed, time, neuron), ``risk``, ``excess_risk`` and ``excess_per_sample`` (seed, time), on the clocks of
-        the result.
+        ``a`` (seed, time, neuron), ``risk``, ``excess_risk`` and ``excess_per_sample``
+        (seed, time), on the clocks of the result.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """One neuron near m = 0: what its drift and its self-interaction are, in closed form.
 
-    E[y σ'(λ) z] = g(m) w* + r(m) w,   g = Σ q c_q b_q m^{q−1} ≈ c m^{ℓ−1},   c = ℓ c_ℓ b_ℓ,   r(0) = √2 c_2 b_0
+    E[y σ'(λ) z] = g(m) w* + r(m) w,   g = Σ q c_q b_q m^{q−1} ≈ c m^{ℓ−1},
+        c = ℓ c_ℓ b_ℓ,   r(0) = √2 c_2 b_0
     E[σ σ'(λ) z] = κ w,                κ = E[λ σ σ']
 
 σ = Σ c_q h_q, y = Σ b_q h_q in orthonormal Hermite polynomials.
@@ -13,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from twolayer.analysis.exponents import analyse
 from twolayer.functions.activation import Activation, ActivationLike
-from twolayer.functions.exponents import analyse
 from twolayer.functions.hermite import gauss_panels
 from twolayer.functions.target import TargetLike
 from twolayer.numerics.errors import InputError
@@ -29,13 +30,17 @@ class Expansion:
     """Drift and self-interaction of one neuron with a = 1 near m = 0."""
 
     ell: int  # smallest order that target and activation share
-    drift: float  # c for a target of one direction; of several, ℓ c_ℓ times the norm of its tensor of order ℓ
+    # c for a target of one direction; of several, ℓ c_ℓ times the norm of its tensor of
+    # order ℓ
+    drift: float
     lower: tuple[int, ...]  # orders 1 ≤ q < ℓ that the activation contains
     kappa: float  # E[λ σ σ']
     tilt: float  # r(0), which a target with E[y] ≠ 0 adds
 
     def self_interaction(self, loss: str, a: float = 1.0) -> float:
-        """κ of a step projected back to the sphere: 1 − γκ multiplies the neuron's own direction."""
+        """κ of a step projected back to the sphere: 1 − γκ multiplies the neuron's own
+        direction.
+        """
         return (self.kappa * a**2 if loss == "squared" else 0.0) - self.tilt * a
 
 
@@ -47,7 +52,8 @@ def expansion(
     orders = sorted({sum(alpha) for alpha in seen.hermite if any(alpha)})
     if not orders:
         raise InputError(
-            f"Argument `target` must have a Hermite component of order 1 or more, but {seen.target.name!r} has none."
+            "Argument `target` must have a Hermite component of order 1 or more, but"
+            f" {seen.target.name!r} has none."
         )
     c = sigma.hermite(max(*orders, 2))
     present = np.abs(c) > ZERO * np.abs(c).max()
@@ -55,8 +61,9 @@ def expansion(
     if not shared:
         words = ", ".join(map(str, orders))
         raise InputError(
-            f"Argument `activation` must have a Hermite component of an order that the target has ({words}), but "
-            f"{sigma.name} has none: without one the gradient does not point to the target."
+            "Argument `activation` must have a Hermite component of an order that the"
+            f" target has ({words}), but {sigma.name} has none: without one the"
+            " gradient does not point to the target."
         )
     ell = shared[0]
     b = {alpha: value for alpha, value in seen.hermite.items() if sum(alpha) == ell}

@@ -1,1 +1,3 @@
-"""The best way to run: learning rates, batches and weight decay found by gradients through the dynamics."""
+"""The best way to run: learning rates, batches and weight decay found by gradients
+through the dynamics.
+"""

@@ -1,10 +1,13 @@
 """The objective read off runs, and a contest between protocols at finite d.
 
-    excess_risk       at the end                         overlap    ((1/(pk)) Σ_jr M_jr²/(Q_jj P_rr))^{1/2} at the end
-    integrated_risk   mean excess risk over the clock    a function of the overlaps at the end
+    excess_risk       at the end                         overlap
+                      ((1/(pk)) Σ_jr M_jr²/(Q_jj P_rr))^{1/2} at the end
+    integrated_risk   mean excess risk over the clock
+                      a function of the overlaps at the end
 
-One protocol wins against another if the mean of their differences, seed by seed with the same random numbers, is
-further from zero than its standard error allows (numerics/significance.py).
+One protocol wins against another if the mean of their differences, seed by seed with
+the same random numbers, is further from zero than its standard error allows: if a trial
+(numerics/verdict.py) says that it differs from zero.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from twolayer.numerics.errors import choice, reject
 from twolayer.numerics.html import card, table
 from twolayer.numerics.significance import limit_of
 from twolayer.numerics.statistics import standard_error
+from twolayer.numerics.verdict import DIFFER, UNDECIDED, Trial
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
 
@@ -93,7 +97,8 @@ class Contest:
     objective : str
         What they were to make small, or large.
     values : dict
-        What every run reached, (seeds,), by the name of the protocol; the optimum first.
+        What every run reached, (seeds,), by the name of the protocol; the optimum
+        first.
     large : bool
         Whether large values win.
 
@@ -125,7 +130,9 @@ class Contest:
 
     @property
     def gains(self) -> dict[str, tuple[float, float]]:
-        """By how much the optimum is better than each of the others, with the standard error; negative if worse."""
+        """By how much the optimum is better than each of the others, with the standard
+        error; negative if worse.
+        """
         first, *others = self.values
         sign = -1.0 if self.large else 1.0
         apart = {
@@ -140,11 +147,19 @@ class Contest:
     def verdicts(self) -> dict[str, str]:
         """Against each of the others: "wins", "loses" or "undecided"."""
         allowed = limit_of(len(self.gains), max(1, self.seeds - 1))
-        return {name: _judged(*gain, allowed) for name, gain in self.gains.items()}
+        found = {}
+        for name, (gain, error) in self.gains.items():
+            trial = Trial(gain, 0.0, error, resolution=0.0, limit=allowed)
+            found[name] = UNDECIDED
+            if trial.verdict == DIFFER:
+                found[name] = "wins" if gain > 0 else "loses"
+        return found
 
     @property
     def wins(self) -> bool | str:
-        """Whether the optimum wins against all others; "undecided" where some differences are within their errors."""
+        """Whether the optimum wins against all others; "undecided" where some
+        differences are within their errors.
+        """
         said = set(self.verdicts.values())
         return False if "loses" in said else True if said == {"wins"} else "undecided"
 
@@ -167,12 +182,6 @@ class Contest:
             f"{self.objective} at d = {self.dim}",
             table(("protocol", "mean", "optimum"), rows),
         )
-
-
-def _judged(mean: float, error: float, allowed: float) -> str:
-    if not np.isfinite(mean) or abs(mean) <= allowed * error:
-        return "undecided"
-    return "wins" if mean > 0 else "loses"
 
 
 def contest_of(

@@ -1,11 +1,14 @@
-"""The dynamics under controls that change, as a differentiable function of their values on a grid.
+"""The dynamics under controls that change, as a differentiable function of their values
+on a grid.
 
-    ODE:                   dX/dx = [f F₁(X) + (f²/b) F₂(X)] / (dx/dτ),    x the clock, f = lr/lr_ref, b = n_b/n_ref
+    ODE:                   dX/dx = [f F₁(X) + (f²/b) F₂(X)] / (dx/dτ),
+        x the clock, f = lr/lr_ref, b = n_b/n_ref
     GiantSteps, Map(dim):  X ← E[X after a step with f_n lr_ref and b_n n_ref]
 
-The ODE is integrated by the classical rule of fourth order with a fixed step, so that the grid holds the values of the
-controls at the ends and in the middle of all steps, and the derivative is the exact one of what is computed. Steps are
-recomputed on the way back. Cost of a gradient: about four runs.
+The ODE is integrated by the classical rule of fourth order with a fixed step, so that
+the grid holds the values of the controls at the ends and in the middle of all steps,
+and the derivative is the exact one of what is computed. Steps are recomputed on the way
+back. Cost of a gradient: about four runs.
 """
 
 from __future__ import annotations
@@ -47,7 +50,8 @@ from twolayer.task.regimes import regime_of
 __all__ = ["CLOCKS", "ControlledRun", "Controls", "Objective", "course_of", "score_of"]
 
 CLOCKS = ("alpha", "time", "step")
-FAR = 1e5  # squared norm that no run may pass, below the one at which methods call it diverged
+# squared norm that no run may pass, below the one at which methods call it diverged
+FAR = 1e5
 AHEAD, SHARES = (
     np.array([0.0, 0.5, 0.5, 1.0]),
     np.array([1.0, 2.0, 2.0, 1.0]) / 6,
@@ -80,7 +84,9 @@ class Objective:
         return self.function is None
 
     def better(self, one: float, other: float) -> bool:
-        """Whether one value is better than another; what is no number is never better."""
+        """Whether one value is better than another; what is no number is never
+        better.
+        """
         return bool(one > other if self.large else one < other)
 
 
@@ -97,7 +103,9 @@ def score_of(objective: Objective, mean: MeanAverages, end: Overlaps) -> Array:
 def _paced(
     limit: Limit, divisor: Number, now: Controls, clock: str, one: Number
 ) -> Limit:
-    """The limit per unit of the clock, of which ``one`` passes per unit of τ at the reference."""
+    """The limit per unit of the clock, of which ``one`` passes per unit of τ at the
+    reference.
+    """
     limit = limit._replace(decay=limit.flow * divisor * now.decay)
     f, b = now.lr, now.batch
     if (
@@ -207,7 +215,9 @@ def _value(
     P: Real,
     controls: Controls,
 ) -> Array:
-    """The mean of the objective over the starts; infinite where a run leaves the range in which methods follow it."""
+    """The mean of the objective over the starts; infinite where a run leaves the range
+    in which methods follow it.
+    """
 
     def score(y: Overlap) -> Array:
         return score_of(objective, mean, Overlaps.unchecked(y.Q, y.M, P, y.a))
@@ -240,7 +250,9 @@ def _slope(
 
 @dataclass(frozen=True, eq=False)
 class ControlledRun:
-    """A problem, an algorithm, a method and a start as a function of the controls on a grid."""
+    """A problem, an algorithm, a method and a start as a function of the controls on a
+    grid.
+    """
 
     problem: Problem
     objective: Objective
@@ -249,7 +261,9 @@ class ControlledRun:
     grid: np.ndarray  # positions on the clock at which controls are asked for
 
     def __call__(self, controls: Controls) -> tuple[float, Controls]:
-        """The objective and its derivatives with respect to all controls on the grid."""
+        """The objective and its derivatives with respect to all controls on the
+        grid.
+        """
         value, slope = _slope(
             self.way, self.mean, self.objective, self.problem.P, self._data(controls)
         )
@@ -285,7 +299,9 @@ def course_of(
     objective: Objective,
     steps: int,
 ) -> ControlledRun:
-    """The dynamics of a task over a horizon, in so many steps of the integrator where it is an equation."""
+    """The dynamics of a task over a horizon, in so many steps of the integrator where
+    it is an equation.
+    """
     states = (
         start
         if start.batch
@@ -304,8 +320,8 @@ def course_of(
         one, power = clocks.reference(np.ones(1), regime_of(algorithm).unit)[clock]
         if power:
             raise InputError(
-                f"Argument `clock` = {clock!r} runs in units of {power} here: give another clock, or a start that has "
-                "a `dim`."
+                f"Argument `clock` = {clock!r} runs in units of {power} here: give"
+                " another clock, or a start that has a `dim`."
             )
         field = vector_field(problem, algorithm, at=first)
         way = Flowing(

@@ -1,10 +1,13 @@
-"""`optimise`: the best learning rate, batch or weight decay for a run of a given length.
+"""`optimise`: the best learning rate, batch or weight decay for a run of a given
+length.
 
     minimise F(X(S)) or ∫ℓ ds over γ(s):    dX/ds = γ f₁(X) + γ² f₂(X)/n_b
-    one order parameter:  greedy is optimal.    Linear student:  γ* = ε/(ε + Δ/2),  ε = Δ/(2W(x₀ e^{x₀ + s})) → Δ/(2s)
+    one order parameter:  greedy is optimal.    Linear student:  γ* = ε/(ε + Δ/2),
+        ε = Δ/(2W(x₀ e^{x₀ + s})) → Δ/(2s)
 
-Found by gradients through the dynamics (controlled_motion.py) from several first guesses (search.py), and certified by
-the best constant, by the best of each schedule with a name, and by a run of the method itself.
+Found by gradients through the dynamics (controlled_motion.py) from several first
+guesses (search.py), and certified by the best constant, by the best of each schedule
+with a name, and by a run of the method itself.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ from twolayer.analysis.protocols.shapes import NAMED, CurveForm, constant, free,
 from twolayer.gaussian.moments import check_start
 from twolayer.methods.chain import Chain
 from twolayer.methods.ode import ODE
-from twolayer.numerics.arguments import Monitor, Options, Progress
+from twolayer.numerics.arguments import Listener, Options, Progress
 from twolayer.numerics.errors import (
     InputError,
     Interrupted,
@@ -50,7 +53,7 @@ from twolayer.numerics.errors import (
 from twolayer.numerics.html import card, curves
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
-from twolayer.running.progress import monitor_for
+from twolayer.running.progress import listener_for
 from twolayer.running.solve import DivergenceWarning, solve
 from twolayer.running.support import check_description
 from twolayer.task.algorithm import SGD
@@ -105,15 +108,18 @@ class Optimum:
     named : dict of str to Protocol
         The best of each schedule with a name.
     paths : dict of str to Dataset
-        Runs of the method: with this protocol, with the best constant and with the best named schedule.
+        Runs of the method: with this protocol, with the best constant and with the best
+        named schedule.
     certified : bool
-        Whether no constant and no named schedule is better, and the method's own run agrees with the search.
+        Whether no constant and no named schedule is better, and the method's own run
+        agrees with the search.
     restarts : list of float
         Values reached from different first guesses, before the refinement.
     pieces : int
         Intervals of a free function.
     refinement : float
-        Relative change of the value when their number was doubled last; nan where there was nothing to double.
+        Relative change of the value when their number was doubled last; nan where there
+        was nothing to double.
     evaluations : int
         Runs and gradients that the search took.
     complete : bool
@@ -155,11 +161,12 @@ class Optimum:
     def compare(
         self, dim: int, seeds: int = 64, seed: int = 0, progress: Progress = None
     ) -> Contest:
-        """Run optimum, best constant and best named schedule by the exact chain at a finite d, and say who wins.
+        """Run optimum, best constant and best named schedule by the exact chain at a
+        finite d, and say who wins.
 
-        All protocols have the same random numbers, and differences are taken seed by seed. ``dim`` is d; ``seeds`` are
-        the runs of each protocol, where there are several starts as many as these; ``seed`` and ``progress`` are those
-        of `solve`.
+        All protocols have the same random numbers, and differences are taken seed by
+        seed. ``dim`` is d; ``seeds`` are the runs of each protocol, where there are
+        several starts as many as these; ``seed`` and ``progress`` are those of `solve`.
         """
         dim = positive_integer("dim", dim)
         seeds = positive_integer("seeds", seeds, 2)
@@ -171,11 +178,18 @@ class Optimum:
         many = None if start.batch else seeds
         runs = {
             name: solve(
-                self.problem, algorithm, Chain(dim), start, **length_of(self.clock, self.horizon), save=save,
-                seeds=many, seed=seed, progress=progress,
+                self.problem,
+                algorithm,
+                Chain(dim),
+                start,
+                **length_of(self.clock, self.horizon),
+                save=save,
+                seeds=many,
+                seed=seed,
+                progress=progress,
             )
             for name, algorithm in protocols.items()
-        }  # fmt: skip
+        }
         return contest_of(self._goal, self.problem, runs, dim, self.clock)
 
     def __str__(self) -> str:
@@ -189,11 +203,15 @@ class Optimum:
         )
         lines = [
             f"{self.objective:<18} {self.value:.7g}{share}",
-            f"best constant      {self.constant.value:.7g}   {_told(self.constant.algorithm)}",
+            (
+                f"best constant      {self.constant.value:.7g}  "
+                f" {_told(self.constant.algorithm)}"
+            ),
         ]
         if self.best_named is not None:
             lines.append(
-                f"best named         {self.best_named.value:.7g}   {_told(self.best_named.algorithm)}"
+                f"best named         {self.best_named.value:.7g}  "
+                f" {_told(self.best_named.algorithm)}"
             )
         state = "certified" if self.certified else "not certified"
         lines.append(
@@ -203,7 +221,10 @@ class Optimum:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"Optimum({self.objective} {self.value:.6g}, best constant {self.constant.value:.6g})"
+        return (
+            f"Optimum({self.objective} {self.value:.6g}, best constant"
+            f" {self.constant.value:.6g})"
+        )
 
     def _repr_html_(self) -> str:
         rows = [
@@ -271,22 +292,25 @@ def optimise(
     problem : Problem
         The task.
     algorithm : SGD
-        Without a schedule; its lr and batch fix the powers of d, and where the search begins.
+        Without a schedule; its lr and batch fix the powers of d, and where the search
+        begins.
     start : Overlaps
         One start, or several, over which the objective is averaged.
     over : str, or several
-        ``"lr"``, ``"batch"``, ``"weight_decay"``, a set of them, or a mapping to their forms.
+        ``"lr"``, ``"batch"``, ``"weight_decay"``, a set of them, or a mapping to their
+        forms.
     horizon : float
         How long the run is, in units of the clock.
     clock : str
-        ``"alpha"`` (samples/d, the default), ``"time"`` or ``"step"`` (the default, and the only one, where the method
-        takes steps).
+        ``"alpha"`` (samples/d, the default), ``"time"`` or ``"step"`` (the default, and
+        the only one, where the method takes steps).
     objective : str or callable
-        ``"excess_risk"`` at the end, ``"integrated_risk"`` (its mean over the clock), ``"overlap"`` (which is made
-        large), or a JAX function of the final `Overlaps` (which is made small).
+        ``"excess_risk"`` at the end, ``"integrated_risk"`` (its mean over the clock),
+        ``"overlap"`` (which is made large), or a JAX function of the final `Overlaps`
+        (which is made small).
     form : str
-        ``"free"``, ``"constant"`` or the name of a schedule: ``"cosine"``, ``"linear"``, ``"power"``, ``"inverse"``.
-        Weight decay is always constant.
+        ``"free"``, ``"constant"`` or the name of a schedule: ``"cosine"``,
+        ``"linear"``, ``"power"``, ``"inverse"``. Weight decay is always constant.
     bounds : pair, or mapping of controls to pairs, optional
         Lowest and highest value of each control, as laws: ``(0.01 / d, 1 / d)``.
     method : Method
@@ -373,7 +397,7 @@ def optimise(
         restarts,
         seed,
     )
-    monitor = monitor_for(progress)
+    monitor = listener_for(progress)
     monitor.begin("optimise", float(budget))
     try:
         return task.search(budget, monitor)
@@ -406,7 +430,9 @@ def _forms(over: object, form: str) -> dict[str, str]:
 def _bounds(
     algorithm: SGD, forms: dict[str, str], bounds: object
 ) -> dict[str, tuple[float, float]]:
-    """Bounds of each control relative to its reference; those that were not given are wide."""
+    """Bounds of each control relative to its reference; those that were not given are
+    wide.
+    """
     n = algorithm.batch
     one = 1 / n.coefficient if n.exponent == 0 else LEAST
     wide = {
@@ -434,7 +460,8 @@ def _relative(name: str, value: object, reference: Scaling) -> float:
     same = law.coefficient == 0 or abs(law.exponent - reference.exponent) < 1e-9
     if not same or law.coefficient < 0 or not math.isfinite(law.coefficient):
         raise InputError(
-            f"Argument `bounds` must hold laws of the same power as {name} = {reference}, from 0 on, but got {law}."
+            f"Argument `bounds` must hold laws of the same power as {name} ="
+            f" {reference}, from 0 on, but got {law}."
         )
     return float(law.coefficient / reference.coefficient)
 
@@ -472,8 +499,10 @@ class _Task:
         )
         return course_of(*parts, steps)
 
-    def search(self, budget: int, monitor: Monitor) -> Optimum:
-        """Constants, named schedules, free functions; whatever was found when it ends."""
+    def search(self, budget: int, monitor: Listener) -> Optimum:
+        """Constants, named schedules, free functions; whatever was found when it
+        ends.
+        """
         course = self.course()
         scanned = course if self.method.stepwise else self.course(FINER[0])
         search = Search(course, scanned, budget, monitor, self.algorithm.weight_decay)
@@ -495,8 +524,9 @@ class _Task:
             raise Interrupted(self._result(search, state, False))
         if "best" not in state or not math.isfinite(state["best"].value):
             raise InputError(
-                "Argument `bounds` must leave room for a run that does not blow up, but none was found: begin with a "
-                f"smaller lr than {self.algorithm.lr}, or give bounds."
+                "Argument `bounds` must leave room for a run that does not blow up,"
+                " but none was found: begin with a smaller lr than"
+                f" {self.algorithm.lr}, or give bounds."
             )
         return self._result(search, state, not search.spent)
 
@@ -536,7 +566,9 @@ class _Task:
         self._polish(search, state)
 
     def _finish(self, search: Search, state: Options) -> None:
-        """Whole batches, where they are numbers; what is best is chosen once more after the rounding."""
+        """Whole batches, where they are numbers; what is best is chosen once more after
+        the rounding.
+        """
         for key in ("constant", "best"):
             state[key] = self._whole(search, state[key])
         state["named"] = {
@@ -546,7 +578,9 @@ class _Task:
             state["best"] = self._better(rival, state["best"])
 
     def _polish(self, search: Search, state: Options) -> None:
-        """Go on with shorter steps of the integrator while the method's own run says that they are too long."""
+        """Go on with shorter steps of the integrator while the method's own run says
+        that they are too long.
+        """
         for finer in FINER:
             state["run"] = state["best"], *self._protocol("optimum", state["best"])
             if self.method.stepwise or _agree(
@@ -565,7 +599,9 @@ class _Task:
         )
 
     def _wide(self, name: str, base: float) -> tuple[float, float]:
-        """Bounds of a control that changes: given ones, or up to thirty times the best constant."""
+        """Bounds of a control that changes: given ones, or up to thirty times the best
+        constant.
+        """
         low, high = self.limits[name]
         return low, high if math.isfinite(high) else 30 * base
 
@@ -717,9 +753,14 @@ class _Task:
                 "ignore", DivergenceWarning
             )  # told by a value that is infinite
             path = solve(
-                self.problem, algorithm, self.method, self.start, **length_of(self.clock, self.horizon), save=saves,
+                self.problem,
+                algorithm,
+                self.method,
+                self.start,
+                **length_of(self.clock, self.horizon),
+                save=saves,
                 progress=False,
-            )  # fmt: skip
+            )
         value = float(measured(self.goal, self.problem, path, self.clock).mean())
         if (path.outcome == "diverged").any():
             value = -math.inf if self.goal.large else math.inf
@@ -746,9 +787,11 @@ class _Task:
         rivals = [still, *known.values()]
         slack = 1e-6 * abs(own.value)
         ahead = all(
-            own.value >= x.value - slack
-            if self.goal.large
-            else own.value <= x.value + slack
+            (
+                own.value >= x.value - slack
+                if self.goal.large
+                else own.value <= x.value + slack
+            )
             for x in rivals
         )
         return Optimum(

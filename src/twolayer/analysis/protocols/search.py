@@ -1,10 +1,14 @@
-"""The search: constants on a grid and refined, then shapes by L-BFGS-B with the gradient of the whole run.
+"""The search: constants on a grid and refined, then shapes by L-BFGS-B with the
+gradient of the whole run.
 
-    minimise  log J(θ)    (−log of what has to be large; J itself of a function that may be negative)
-    ∂J/∂θ = Σ_g ∂J/∂f(x_g) · ∂f(x_g; θ)/∂θ        x_g the grid of the dynamics: one compiled gradient for all shapes
+    minimise  log J(θ)    (−log of what has to be large;
+              J itself of a function that may be negative)
+    ∂J/∂θ = Σ_g ∂J/∂f(x_g) · ∂f(x_g; θ)/∂θ
+        x_g the grid of the dynamics: one compiled gradient for all shapes
 
-Free functions are refined: N intervals, then 2N from the interpolated optimum, and so on. Of piecewise linear controls
-the value is above the optimum by O(N⁻⁴) where that is smooth.
+Free functions are refined: N intervals, then 2N from the interpolated optimum, and so
+on. Of piecewise linear controls the value is above the optimum by O(N⁻⁴) where that is
+smooth.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import scipy.optimize
 
 from twolayer.analysis.protocols.controlled_motion import ControlledRun, Controls
 from twolayer.analysis.protocols.shapes import CurveForm
-from twolayer.numerics.arguments import Monitor
+from twolayer.numerics.arguments import Listener
 
 __all__ = ["Found", "Search", "Spent"]
 
@@ -53,7 +57,7 @@ class Search:
         course: ControlledRun,
         scanned: ControlledRun,
         budget: int,
-        monitor: Monitor,
+        monitor: Listener,
         decay: float,
     ) -> None:
         self.course, self.scanned, self.budget, self.monitor, self.decay = (
@@ -93,7 +97,9 @@ class Search:
     def value(
         self, shapes: dict[str, CurveForm], numbers: dict[str, np.ndarray]
     ) -> float:
-        """The objective alone, by the finer integration: steps too long for a high rate would rule it out."""
+        """The objective alone, by the finer integration: steps too long for a high rate
+        would rule it out.
+        """
         self.spend()
         return self.scanned.value(self.controls(shapes, numbers, self.scanned))
 
@@ -113,7 +119,9 @@ class Search:
     def scan(
         self, shapes: dict[str, CurveForm], name: str, numbers: dict[str, np.ndarray]
     ) -> Found:
-        """The best constant of one control, the others as they are: on a grid, then between its neighbours."""
+        """The best constant of one control, the others as they are: on a grid, then
+        between its neighbours.
+        """
         shape, objective = shapes[name], self.course.objective
         low, high = float(shape.low[0]), float(shape.high[0])
         points = SCAN * float(shape.first[0] or 1.0)

@@ -1,10 +1,13 @@
-"""Shapes that a control may have, as functions of a few numbers, and the laws that they stand for.
+"""Shapes that a control may have, as functions of a few numbers, and the laws that they
+stand for.
 
     constant    θ₀
-    named       θ₀ × cosine, linear, power or inverse with their own numbers (task/schedules.py)
+    named       θ₀ × cosine, linear, power or inverse with their own numbers
+                (task/schedules.py)
     free        straight lines between N + 1 values
 
-All are functions of the position x on the clock, relative to the reference value of the control.
+All are functions of the position x on the clock, relative to the reference value of the
+control.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ NAMED = ("cosine", "linear", "power", "inverse")
 
 @dataclass(frozen=True, eq=False)
 class CurveForm:
-    """A control as a function of numbers θ (n,), with where to begin and their bounds."""
+    """A control as a function of numbers θ (n,), with where to begin and their
+    bounds.
+    """
 
     name: str
     values: Callable[
@@ -39,7 +44,9 @@ class CurveForm:
     ]  # (θ, reference law) → the law that a method can run
 
     def at(self, theta: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Values (G,) and their derivatives (G, n), by central differences: linear shapes have exact ones."""
+        """Values (G,) and their derivatives (G, n), by central differences: linear
+        shapes have exact ones.
+        """
         steps = np.diag(DIFFERENCE * np.maximum(np.abs(theta), 1e-3))
         if self.name == "free":
             slopes = [self.values(e, x) for e in np.eye(len(theta))]

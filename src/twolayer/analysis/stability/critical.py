@@ -4,11 +4,13 @@
     J = E[s sᵀ],    K:C = E[(sᵀ C s) s sᵀ],    s_j = a_j σ'(λ_j) at perfect learning
     γ_c = N² n_b/μ,    μ the largest eigenvalue of K:C = μ (JC + CJ) on symmetric C
 
-One neuron: γ_c = 2 n_b E[σ'²]/(a² E[σ'⁴]). C is the part of the rows outside the target's directions; what moves inside
-them does not depend on γ. Dividing rows by their norms changes C at second order only, so that γ_c is that of projected
-weights too. Orthonormal directions make all averages products of moments of σ' in one dimension. With inputs of several
-variances J and K are averages at the fields' Gram matrix P, and where it stands still Σ_i s_i C⁽ⁱ⁾ obeys the same
-equation: γ_c is divided by the mean variance Σ_i s_i d_i/d.
+One neuron: γ_c = 2 n_b E[σ'²]/(a² E[σ'⁴]). C is the part of the rows outside the
+target's directions; what moves inside them does not depend on γ. Dividing rows by their
+norms changes C at second order only, so that γ_c is that of projected weights too.
+Orthonormal directions make all averages products of moments of σ' in one dimension.
+With inputs of several variances J and K are averages at the fields' Gram matrix P, and
+where it stands still Σ_i s_i C⁽ⁱ⁾ obeys the same equation: γ_c is divided by the mean
+variance Σ_i s_i d_i/d.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ WIDEST = 40  # K has p⁴ entries
 
 @float64
 def perfect_point(problem: Problem) -> Overlaps:
-    """Neurons on the target's directions, one after the other, if the student then is the target.
+    """Neurons on the target's directions, one after the other, if the student then is
+    the target.
 
     Parameters
     ----------
@@ -53,17 +56,20 @@ def perfect_point(problem: Problem) -> Overlaps:
     >>> perfect_point(tl.Problem("He2(z1)", "He2", width=2)).M.tolist()
     [[1.0], [1.0]]
     """
-    if not problem.inputs.plain:
+    if not expect(Problem, "problem", problem).inputs.plain:
         raise InputError(
-            f"Argument `problem` must have inputs N(0, I), for how a target lies in blocks is no part of it, but has "
-            f"{problem.inputs}: give Overlaps.in_blocks with Q = M = P."
+            "Argument `problem` must have inputs N(0, I), for how a target lies in"
+            f" blocks is no part of it, but has {problem.inputs}: give"
+            " Overlaps.in_blocks with Q = M = P."
         )
     own = _represented(problem)
     return Overlaps(own @ problem.P @ own.T, own @ problem.P, problem.P)
 
 
 def _represented(problem: Problem) -> np.ndarray:
-    """Which direction each neuron lies on (p, k); refuses students that are then not the target."""
+    """Which direction each neuron lies on (p, k); refuses students that are then not
+    the target.
+    """
     own = np.eye(problem.k)[np.arange(problem.p) % problem.k]
     L = target_frame(problem.P)[0]
     fields = jnp.asarray(sobol_normals(L.shape[1], 10) @ L.T)
@@ -74,21 +80,23 @@ def _represented(problem: Problem) -> np.ndarray:
     error = float(np.mean((label - said) ** 2) / 2)
     if not error <= PERFECT * float(np.mean(label**2)):
         raise InputError(
-            "Argument `problem` must have a student that equals its target when neurons lie on the target's directions "
-            f"in turn (the same function, with a second layer to match), but the excess risk there is {error:.3g}."
+            "Argument `problem` must have a student that equals its target when"
+            " neurons lie on the target's directions in turn (the same function, with"
+            f" a second layer to match), but the excess risk there is {error:.3g}."
         )
     return own
 
 
 @float64
 def critical_lr(problem: Problem, batch: Law = 1) -> Scaling:
-    """The lr beyond which perfect learning is unstable: excess risk grows instead of vanishing.
+    """The lr beyond which perfect learning is unstable: excess risk grows instead of
+    vanishing.
 
     Parameters
     ----------
     problem : Problem
-        One that the student can represent. Label noise plays no role: below this lr the risk settles at a level
-        proportional to it, above it there is none.
+        One that the student can represent. Label noise plays no role: below this lr the
+        risk settles at a level proportional to it, above it there is none.
     batch : Scaling, int or str
         n_b, of an order below d.
 
@@ -102,7 +110,8 @@ def critical_lr(problem: Problem, batch: Law = 1) -> Scaling:
     >>> import twolayer as tl
     >>> f"{critical_lr(tl.Problem('He2(z1)', 'He2')):.6g}"
     '0.166667/d'
-    >>> f"{critical_lr(tl.Problem(tl.Teacher('erf', k=2), 'erf', width=2), batch=4):.6g}"
+    >>> committee = tl.Problem(tl.Teacher("erf", k=2), "erf", width=2)
+    >>> f"{critical_lr(committee, batch=4):.6g}"
     '36.9092/d'
     """
     expect(Problem, "problem", problem)
@@ -115,7 +124,8 @@ def critical_lr(problem: Problem, batch: Law = 1) -> Scaling:
         )
     if problem.p > WIDEST:
         raise InputError(
-            f"Argument `problem` must have at most {WIDEST} neurons here, but has {problem.p}."
+            f"Argument `problem` must have at most {WIDEST} neurons here, but has"
+            f" {problem.p}."
         )
     _represented(problem)
     J, K = _averages(problem)
@@ -165,7 +175,9 @@ def _averages(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _products(power: np.ndarray, own: np.ndarray, n: int) -> np.ndarray:
-    """E[σ'(z_i) σ'(z_j) …] of n factors with independent normals: for each that occurs, the moment of its count."""
+    """E[σ'(z_i) σ'(z_j) …] of n factors with independent normals: for each that occurs,
+    the moment of its count.
+    """
     index = own[np.indices((len(own),) * n)]
     equal = index[:, None] == index[None]
     count, again = equal.sum(1), np.stack([equal[i, :i].any(0) for i in range(n)])
@@ -173,17 +185,23 @@ def _products(power: np.ndarray, own: np.ndarray, n: int) -> np.ndarray:
 
 
 def _grid(problem: Problem, slope: ArrayFunction) -> tuple[np.ndarray, np.ndarray]:
-    """σ' of the target's fields at the nodes of a product rule (n, k), and its weights."""
+    """σ' of the target's fields at the nodes of a product rule (n, k), and its
+    weights.
+    """
     values, vectors = np.linalg.eigh(problem.P)
     root = vectors[:, values > 1e-10] * np.sqrt(values[values > 1e-10])
     rank = root.shape[1]
     nodes = int(min(48, MAX_GRID ** (1 / rank)))
     if problem.activation.kinks or nodes < 12:
         raise InputError(
-            "Argument `problem` must have orthonormal directions where its activation has kinks or there are more than "
-            f"five of them, but has gram = {problem.P.tolist()}."
+            "Argument `problem` must have orthonormal directions where its activation"
+            " has kinks or there are more than five of them, but has gram ="
+            f" {problem.P.tolist()}."
         )
     points, weights = hermite_rule([nodes] * rank)
-    return np.asarray(slope(jnp.asarray(points @ root.T).ravel())).reshape(
-        len(points), problem.k
-    ), weights
+    return (
+        np.asarray(slope(jnp.asarray(points @ root.T).ravel())).reshape(
+            len(points), problem.k
+        ),
+        weights,
+    )

@@ -2,15 +2,17 @@
 
     dx/dt = F(x),    J = ∂F/∂x,    x = (M, Q_jl for j ≤ l, and a if it is trained)
 
-Where rows are divided by their norms, Q_jj cannot move and is no coordinate: x = (M, Q_jl for j < l), so that J acts
-on the tangent space. Entries of Q off the diagonal appear once, which makes J that of symmetric matrices.
+Where rows are divided by their norms, Q_jj cannot move and is no coordinate: x = (M,
+Q_jl for j < l), so that J acts on the tangent space. Entries of Q off the diagonal
+appear once, which makes J that of symmetric matrices.
 
-Inputs with blocks have overlaps M⁽ⁱ⁾, Q⁽ⁱ⁾ for each of them, all of which are coordinates (free weights: norms over all
-blocks together are none of them).
+Inputs with blocks have overlaps M⁽ⁱ⁾, Q⁽ⁱ⁾ for each of them, all of which are
+coordinates (free weights: norms over all blocks together are none of them).
 
-With kinks in the activation F has no second derivative where Ω is singular, as at perfect learning: there it is
-F + J x + O(x^{3/2}), and J is the limit from inside, J(ε) = J + b √ε + c ε + …, by Richardson's extrapolation. So it
-is where averages are sampled, which have no slopes there at all.
+With kinks in the activation F has no second derivative where Ω is singular, as at
+perfect learning: there it is F + J x + O(x^{3/2}), and J is the limit from inside, J(ε)
+= J + b √ε + c ε + …, by Richardson's extrapolation. So it is where averages are
+sampled, which have no slopes there at all.
 """
 
 from __future__ import annotations
@@ -55,6 +57,36 @@ def _slope(field: VectorField, frame: Overlap, x: Real) -> jax.Array:
     return jax.jacfwd(
         lambda x: _packed(field, field.rate(0.0, _unpacked(field, frame, x)))
     )(x)
+
+
+@eqx.filter_jit
+def _bend(
+    field: VectorField, frame: Overlap, x: Real, left: Real, right: Real
+) -> jax.Array:
+    """F''[u, v] for rows u, v of two arrays."""
+
+    def rate(x: Real) -> jax.Array:
+        return _packed(field, field.rate(0.0, _unpacked(field, frame, x)))
+
+    def twice(u: Real, v: Real) -> jax.Array:
+        def along(x: Real) -> jax.Array:
+            return jax.jvp(rate, (x,), (u,))[1]
+
+        return jax.jvp(along, (x,), (v,))[1]
+
+    return jax.vmap(twice)(left, right)
+
+
+@eqx.filter_jit
+def _risk_parts(
+    field: VectorField, frame: Overlap, x: Real
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The excess risk at x with its gradient and its second derivatives."""
+
+    def risk(x: Real) -> jax.Array:
+        return _risk(field, _unpacked(field, frame, x))
+
+    return risk(x), jax.grad(risk)(x), jax.hessian(risk)(x)
 
 
 @eqx.filter_jit
@@ -113,7 +145,9 @@ def _parts(frame: Overlap, x: Real, corner: int) -> tuple[Real, Real, Real]:
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """The right-hand side around one state: averages refined there, norms and second layer from it."""
+    """The right-hand side around one state: averages refined there, norms and second
+    layer from it.
+    """
 
     problem: Problem
     field: VectorField
@@ -124,7 +158,9 @@ class Flow:
 
     @classmethod
     def at(cls, problem: Problem, algorithm: SGD, start: Overlaps) -> Flow:
-        """The flow of an algorithm in the limit, with the averages that are accurate at a point."""
+        """The flow of an algorithm in the limit, with the averages that are accurate at
+        a point.
+        """
         check_point(problem, start)
         reason = ODE().objection(problem, algorithm)
         if reason is not None:
@@ -134,8 +170,9 @@ class Flow:
             if algorithm.geometry != "free":
                 raise Refused(
                     "fixed_points",
-                    f"the inputs are {problem.inputs} and {algorithm.geometry} weights keep norms over all blocks "
-                    "together, which are no coordinates of single blocks: use free weights",
+                    f"the inputs are {problem.inputs} and {algorithm.geometry} weights"
+                    " keep norms over all blocks together, which are no coordinates of"
+                    " single blocks: use free weights",
                 )
             blocks, fields = (
                 blocks_of(problem.inputs, start.P),
@@ -145,7 +182,8 @@ class Flow:
         averager, *_ = adapt(
             problem, algorithm.mean_drive, fields.Q, fields.M, a, tolerance=1e-8
         )
-        # what the step makes of averages is the same for all inputs, and so is what it refuses
+        # what the step makes of averages is the same for all inputs, and so is what it
+        # refuses
         field = vector_field(problem.replace(inputs=Inputs.isotropic()), algorithm)
         field = dataclasses.replace(field, engine=averager.engine, blocks=blocks)
         rough = bool(problem.activation.kinks) or averager.sampled
@@ -193,13 +231,17 @@ class Flow:
         return np.asarray(_slope(self.field, self.frame, jnp.asarray(x)))
 
     def _inside(self, x: np.ndarray, epsilon: float) -> np.ndarray:
-        """A point near x whose Ω has full rank: all rows a little apart, with the same norms."""
+        """A point near x whose Ω has full rank: all rows a little apart, with the same
+        norms.
+        """
         y, keep = _unpacked(self.field, self.frame, jnp.asarray(x)), 1.0 - epsilon
         Q = y.Q * (keep + epsilon * jnp.eye(y.Q.shape[-1]))
         return self.packed(Overlap(Q, keep * y.M, y.a))
 
     def lowest(self, x: np.ndarray) -> float:
-        """The smallest eigenvalue of Ω, relative to the largest; negative where no vectors have these overlaps."""
+        """The smallest eigenvalue of Ω, relative to the largest; negative where no
+        vectors have these overlaps.
+        """
         Q, M, _ = map(np.asarray, _unpacked(self.field, self.frame, jnp.asarray(x)))
         values = np.linalg.eigvalsh(
             np.block([[Q, M], [M.swapaxes(-1, -2), self.P]])
@@ -209,6 +251,16 @@ class Flow:
     def speeds(self, states: Overlap) -> np.ndarray:
         """How fast many states (n, …) move."""
         return np.asarray(_speeds(self.field, Overlap(*map(jnp.asarray, states))))
+
+    def bend(self, x: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Second derivatives F''[u, v] for rows u and v of two arrays."""
+        rows = (jnp.asarray(part) for part in (x, left, right))
+        return np.asarray(_bend(self.field, self.frame, *rows))
+
+    def risk_parts(self, x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Excess risk at x, its gradient and its second derivatives."""
+        value, slope, curve = _risk_parts(self.field, self.frame, jnp.asarray(x))
+        return float(value), np.asarray(slope), np.asarray(curve)
 
     def excess_risk(self, x: np.ndarray) -> float:
         """Excess risk at x."""

@@ -1,11 +1,13 @@
-"""From a stalled point to the fixed point nearby: the flow along what decays, backwards along what grows.
+"""From a stalled point to the fixed point nearby: the flow along what decays, backwards
+along what grows.
 
     x ← x + V φ(Λ) V⁻¹ F(x),    J = V Λ V⁻¹
     φ(λ) = (e^{λh} − 1)/λ  for Re λ ≤ 0,      (e^{−λh} − 1)/λ  for Re λ > 0
 
-For small h this is the motion itself, with growing directions reversed, so that a saddle attracts; for h → ∞ it is
-Newton's step −J⁻¹F. Growing h while |F| falls leads to the saddle that the run was heading for, where Newton's method
-alone may jump to another one: a committee's plateau has one with coinciding neurons beside it.
+For small h this is the motion itself, with growing directions reversed, so that a
+saddle attracts; for h → ∞ it is Newton's step −J⁻¹F. Growing h while |F| falls leads to
+the saddle that the run was heading for, where Newton's method alone may jump to another
+one: a committee's plateau has one with coinciding neurons beside it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,15 @@
-"""From saddle to saddle: the plateaus of a run, how long each lasts, and which directions are learned at its end.
+"""From saddle to saddle: the plateaus of a run, how long each lasts, and which
+directions are learned at its end.
 
-    end of a plateau:   excess risk = (r_i + r_{i+1})/2,    r_i that of the run where it is closest to the saddle i
-    its law:            t(d) = log(d)/(2κ) + const,         const from the run itself, where its d is known
+    end of a plateau:   excess risk = (r_i + r_{i+1})/2,
+                        r_i that of the run where it is closest to the saddle i
+    its law:            t(d) = log(d)/(2κ) + const,
+                        const from the run itself, where its d is known
     learned, V:         the smallest eigenvalue of  V Mᵀ Q⁺ M Vᵀ  exceeds ½
 
-The last is the share of the directions V (orthonormal rows, P = I) that lies in the span of the student's rows. The
-order in which the steps of the leap chain (`analyse`) are learned is compared with the chain.
+The last is the share of the directions V (orthonormal rows, P = I) that lies in the
+span of the student's rows. The order in which the steps of the leap chain (`analyse`)
+are learned is compared with the chain.
 """
 
 from __future__ import annotations
@@ -18,8 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
+from twolayer.analysis.exponents import analyse
 from twolayer.analysis.stability.points import FixedPoint, FixedPoints, fixed_points
-from twolayer.functions.exponents import analyse
 from twolayer.numerics.arguments import Progress
 from twolayer.numerics.errors import expect
 from twolayer.numerics.html import card, table
@@ -82,7 +86,9 @@ class Plateau:
         )
 
     def at(self, dim: float) -> float:
-        """The length log(d)/(2κ) + constant at another d = ``dim``; without a constant where that is not known."""
+        """The length log(d)/(2κ) + constant at another d = ``dim``; without a constant
+        where that is not known.
+        """
         return self.point.lasts(
             dim, 0.0 if math.isnan(self.constant) else self.constant
         )
@@ -92,7 +98,10 @@ class Plateau:
 
     def __str__(self) -> str:
         when = f"{self.begin:.4g} to {self.end:.4g}"
-        return f"{when}: excess risk {self.excess_risk:.4g}, {self.point.unstable} growing, κ = {self.point.rate:.4g}"
+        return (
+            f"{when}: excess risk {self.excess_risk:.4g}, {self.point.unstable}"
+            f" growing, κ = {self.point.rate:.4g}"
+        )
 
 
 class Plateaus(list[Plateau]):
@@ -106,12 +115,13 @@ class Plateaus(list[Plateau]):
     Attributes
     ----------
     learned : list of float
-        When each step of the target's leap chain was learned; infinite where it was not.
+        When each step of the target's leap chain was learned; infinite where it was
+        not.
     chain : list of (order, number of directions)
         The leap chain of the target.
     in_order : bool or str
-        Whether the steps were learned one after the other as in the chain; "undecided" where the run ended before, or
-        the directions are not orthonormal.
+        Whether the steps were learned one after the other as in the chain; "undecided"
+        where the run ended before.
     points : FixedPoints
         All fixed points near the run, the one at its end too.
 
@@ -179,12 +189,14 @@ def plateaus(
     tolerance: float = 1e-9,
     progress: Progress = None,
 ) -> Plateaus:
-    """The plateaus of a run: saddles it passes, in their order, with their lengths and laws.
+    """The plateaus of a run: saddles it passes, in their order, with their lengths and
+    laws.
 
     Parameters
     ----------
     problem, algorithm : Problem, SGD
-        Those of the run, which may be one of any method: the saddles are those of the limit d → ∞.
+        Those of the run, which may be one of any method: the saddles are those of the
+        limit d → ∞.
     run : Dataset
         From `solve`, with enough save points to show its plateaus.
     seed, tolerance, progress
@@ -224,7 +236,9 @@ def plateaus(
 
 
 def _falls(times: np.ndarray, risk: np.ndarray, after: int, level: float) -> float:
-    """When the risk falls to a level, between save points along the straight line of its logarithm."""
+    """When the risk falls to a level, between save points along the straight line of
+    its logarithm.
+    """
     below = np.flatnonzero(risk[after:] <= level)
     if not len(below):
         return math.inf
@@ -247,30 +261,27 @@ def _order(
     problem: Problem, one: xr.Dataset, times: np.ndarray
 ) -> tuple[list[float], list[tuple[int, int]], bool | str]:
     """When each step of the chain is learned, the chain, and whether it was kept."""
-    seen = analyse(problem.target)
+    seen = analyse(problem)
+    # overlaps with the orthonormal directions of the frame, λ* = L u
+    along = one.M.values @ np.linalg.pinv(seen.frame).T
     learned: list[float] = []
     begin = 0
     for _, count in seen.chain:
         V = seen.directions[begin : begin + count]
         begin += count
-        share = [
-            _share(V, Q, M) for Q, M in zip(one.Q.values, one.M.values, strict=True)
-        ]
+        share = [_share(V, Q, M) for Q, M in zip(one.Q.values, along, strict=True)]
         above = np.flatnonzero(np.array(share) > LEARNED)
         learned.append(float(times[above[0]]) if len(above) else math.inf)
-    whole = np.allclose(problem.P, np.eye(problem.k), atol=1e-9) and bool(learned)
-    known = [t for t in learned if math.isfinite(t)]
-    if whole and any(later < earlier for earlier, later in itertools.pairwise(learned)):
+    if any(later < earlier for earlier, later in itertools.pairwise(learned)):
         return learned, seen.chain, False
-    return (
-        learned,
-        seen.chain,
-        True if whole and len(known) == len(learned) else "undecided",
-    )
+    whole = bool(learned) and all(math.isfinite(t) for t in learned)
+    return learned, seen.chain, True if whole else "undecided"
 
 
 def _share(V: np.ndarray, Q: np.ndarray, M: np.ndarray) -> float:
-    """The smallest share of the directions V in the span of the rows; 0 where overlaps are not finite."""
+    """The smallest share of the directions V in the span of the rows; 0 where overlaps
+    are not finite.
+    """
     if not (np.isfinite(Q).all() and np.isfinite(M).all()):
         return 0.0
     return float(

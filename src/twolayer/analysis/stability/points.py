@@ -1,9 +1,12 @@
 """Fixed points of the limit, and what leads away from them.
 
-    F(x) = 0,    J = ∂F/∂x,    n_u = number of eigenvalues of J with positive real part,    κ = the largest real part
-    a saddle that is left along κ from an amplitude of order d^(−1/2) lasts    t ≈ log(d)/(2κ) + const
+    F(x) = 0,    J = ∂F/∂x,    n_u = number of eigenvalues of J with positive real part,
+        κ = the largest real part
+    a saddle that is left along κ from an amplitude of order d^(−1/2) lasts
+        t ≈ log(d)/(2κ) + const
 
-Starting points are those at which a run stalls, where |F| has a minimum along it, or any that are given.
+Starting points are those at which a run stalls, where |F| has a minimum along it, or
+any that are given.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from twolayer.numerics.errors import (
 )
 from twolayer.numerics.html import card, matrix, table
 from twolayer.numerics.precision import float64
-from twolayer.running.progress import monitor_for
+from twolayer.running.progress import listener_for
 from twolayer.running.support import check_description
 from twolayer.task.algorithm import SGD
 from twolayer.task.overlaps import Overlaps
@@ -38,10 +41,12 @@ from twolayer.task.problem import Problem
 
 __all__ = ["FixedPoint", "FixedPoints", "fixed_points"]
 
-NEUTRAL = 1e-6  # real parts below this share of the largest eigenvalue are neither growth nor decay
+# real parts below this share of the largest eigenvalue are neither growth nor decay
+NEUTRAL = 1e-6
 SAME = 1e-6  # two points of the same risk and spectrum are one, or images of each other
 CANDIDATES = 8  # stalled points of a run, at most
-APART = 0.05  # of the extent of a run: stalled points closer than this lead to one fixed point
+# of the extent of a run: stalled points closer than this lead to one fixed point
+APART = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +66,8 @@ class FixedPoint:
     unstable, neutral : int
         How many grow, and how many neither grow nor decay.
     rate : float
-        κ, the largest real part: how fast the point is left if it is positive, else how fast it is reached in the end.
+        κ, the largest real part: how fast the point is left if it is positive, else how
+        fast it is reached in the end.
     distance : float
         How far the run or the start stayed away from it, in the largest entry.
     time : float
@@ -104,9 +110,11 @@ class FixedPoint:
         return "saddle" if self.unstable else "marginal" if self.neutral else "stable"
 
     def mode(self, number: int = 0) -> Overlap:
-        """The eigenvector that belongs to an eigenvalue, as changes Q (p, p), M (p, k) and a (p,).
+        """The eigenvector that belongs to an eigenvalue, as changes Q (p, p), M (p, k)
+        and a (p,).
 
-        Its largest entry is 1. The ``number`` counts from the largest real part: 0 is the way out of a saddle.
+        Its largest entry is 1. The ``number`` counts from the largest real part: 0 is
+        the way out of a saddle.
         """
         number = positive_integer("number", number, 0)
         count = len(self.eigenvalues)
@@ -121,9 +129,11 @@ class FixedPoint:
         return self._flow.direction(v if np.abs(v.imag).max() > 1e-9 else v.real)
 
     def lasts(self, dim: float, constant: float = 0.0) -> float:
-        """The time log(d)/(2κ) + constant that a run with d = ``dim`` spends here; infinite where nothing leads away.
+        """The time log(d)/(2κ) + constant that a run with d = ``dim`` spends here;
+        infinite where nothing leads away.
 
-        The ``constant`` depends on the start and on what counts as the end; `stability.plateaus` measures it.
+        The ``constant`` depends on the start and on what counts as the end;
+        `stability.plateaus` measures it.
         """
         dim = finite_number(
             "dim", dim, minimum=1.0, accepted="a dimension, a number from 1 on"
@@ -171,7 +181,8 @@ class FixedPoints(list[FixedPoint]):
     points : sequence of FixedPoint
         The list itself.
     missed : sequence of str
-        What became of the starting points that led to no fixed point; an attribute, too.
+        What became of the starting points that led to no fixed point; an attribute,
+        too.
 
     Examples
     --------
@@ -191,7 +202,8 @@ class FixedPoints(list[FixedPoint]):
         lines = [f"{'time':>9}  {'excess risk':>12}  growing  {'κ':>10}  residual"]
         for one in self:
             lines.append(
-                f"{_when(one):>9}  {one.excess_risk:>12.6g}  {one.unstable:>7}  {one.rate:>10.5g}  {one.residual:.0e}"
+                f"{_when(one):>9}  {one.excess_risk:>12.6g}  {one.unstable:>7} "
+                f" {one.rate:>10.5g}  {one.residual:.0e}"
             )
         return "\n".join(
             lines + [f"no fixed point: {reason}" for reason in self.missed]
@@ -222,14 +234,16 @@ def fixed_points(
     tolerance: float = 1e-9,
     progress: Progress = None,
 ) -> FixedPoints:
-    """Fixed points of the limit d → ∞ near a run or near given overlaps, with their linear stability.
+    """Fixed points of the limit d → ∞ near a run or near given overlaps, with their
+    linear stability.
 
     Parameters
     ----------
     problem, algorithm : Problem, SGD
         In a regime whose limit is a differential equation, without a schedule.
     near : Dataset, Overlaps or sequence of Overlaps
-        A run, whose stalled points are starting points, or the starting points themselves.
+        A run, whose stalled points are starting points, or the starting points
+        themselves.
     seed : int
         Which run, where the dataset holds several.
     tolerance : float
@@ -240,12 +254,13 @@ def fixed_points(
     Returns
     -------
     FixedPoints
-        A list. Images of each other, as under permutations of the neurons, are listed once. Interrupted, it is in
-        ``Interrupted.result`` as far as it was.
+        A list. Images of each other, as under permutations of the neurons, are listed
+        once. Interrupted, it is in ``Interrupted.result`` as far as it was.
 
     Notes
     -----
-    Cost: some twenty linearisations for each starting point, each of p k + p (p + 1)/2 evaluations of the averages.
+    Cost: some twenty linearisations for each starting point, each of p k + p (p + 1)/2
+    evaluations of the averages.
 
     Examples
     --------
@@ -279,7 +294,7 @@ def fixed_points(
         places = [f"from start {i}" for i in range(len(starts))]
     found: list[FixedPoint] = []
     missed: list[str] = []
-    monitor = monitor_for(progress)
+    monitor = listener_for(progress)
     monitor.begin("fixed points", float(len(starts)))
     try:
         for i, start in enumerate(starts):
@@ -318,7 +333,8 @@ def _given(problem: Problem, near: object) -> list[Overlaps]:
         reject(
             "near",
             other,
-            f"overlaps of {problem.p} × {problem.k} neurons and directions, like the problem",
+            f"overlaps of {problem.p} × {problem.k} neurons and directions, like the"
+            " problem",
         )
     return [
         one
@@ -332,12 +348,14 @@ def _path(problem: Problem, run: xr.Dataset, seed: int) -> Overlap:
     lacking = [name for name in ("Q", "M", "excess_risk") if name not in run]
     if lacking:
         raise InputError(
-            f"Argument `near` must be a run with Q, M and excess_risk, but has no {lacking[0]}."
+            "Argument `near` must be a run with Q, M and excess_risk, but has no"
+            f" {lacking[0]}."
         )
     if not problem.inputs.plain:
         raise Refused(
             "fixed_points",
-            "a run does not hold how the target lies in the blocks of the inputs: give overlaps in blocks",
+            "a run does not hold how the target lies in the blocks of the inputs: give"
+            " overlaps in blocks",
         )
     seed = positive_integer("seed", seed, 0)
     require(
@@ -350,8 +368,8 @@ def _path(problem: Problem, run: xr.Dataset, seed: int) -> Overlap:
     Q, M = one.Q.values, one.M.values
     if M.shape[-2:] != (problem.p, problem.k):
         raise InputError(
-            f"Argument `near` must be a run of this problem, with {problem.p} neurons and {problem.k} directions, "
-            f"but has {M.shape[-2]} and {M.shape[-1]}."
+            f"Argument `near` must be a run of this problem, with {problem.p} neurons"
+            f" and {problem.k} directions, but has {M.shape[-2]} and {M.shape[-1]}."
         )
     a = np.broadcast_to(one.a.values if "a" in one else problem.a(), M.shape[:-1])
     keep = np.isfinite(one.excess_risk.values) & np.isfinite(Q).all((-1, -2))
@@ -359,9 +377,11 @@ def _path(problem: Problem, run: xr.Dataset, seed: int) -> Overlap:
 
 
 def _stalled(problem: Problem, algorithm: SGD, path: Overlap) -> np.ndarray:
-    """Where |F| is smaller than at the save points beside, ends included; of many the slowest that lie apart, in order.
+    """Where |F| is smaller than at the save points beside, ends included; of many the
+    slowest that lie apart, in order.
 
-    A run that has come to rest, or whose noise keeps it moving, has many such points at one place.
+    A run that has come to rest, or whose noise keeps it moving, has many such points at
+    one place.
     """
     if not len(path.M):
         raise InputError(
@@ -413,19 +433,22 @@ def _fixed(
     )
     apart = np.abs(way - x).max(-1)
     closest = int(apart.argmin())
-    return FixedPoint(
-        flow.overlaps(x),
-        max(flow.excess_risk(x), 0.0),
-        left,
-        values,
-        int(grows.sum()),
-        int(still.sum()),
-        float(values[0].real),
-        float(apart[closest]),
-        math.nan if times is None else float(times[closest]),
-        flow,
-        vectors,
-    ), ""
+    return (
+        FixedPoint(
+            flow.overlaps(x),
+            max(flow.excess_risk(x), 0.0),
+            left,
+            values,
+            int(grows.sum()),
+            int(still.sum()),
+            float(values[0].real),
+            float(apart[closest]),
+            math.nan if times is None else float(times[closest]),
+            flow,
+            vectors,
+        ),
+        "",
+    )
 
 
 def _same(one: FixedPoint, other: FixedPoint) -> bool:

@@ -1,1 +1,3 @@
-"""The best possible with n = αd samples: what y shows of the directions, state evolution, message passing."""
+"""The best possible with n = αd samples: what y shows of the directions, state
+evolution, message passing.
+"""

@@ -1,8 +1,11 @@
-"""When n = αd samples show anything at all of a target, and of which directions: `thresholds`.
+"""When n = αd samples show anything at all of a target, and of which directions:
+`thresholds`.
 
-trivial directions        learned at every α > 0
-α_c = 1/ρ(E[G ⊗ G])       above it Bayes-optimal message passing, or any good first-order method, leaves q = 0
-staircase                 directions that start later, helped by those already learned; ∞: not with n = O(d)
+    trivial directions     learned at every α > 0
+    α_c = 1/ρ(E[G ⊗ G])    above it Bayes-optimal message passing, or any good
+                           first-order method, leaves q = 0
+    staircase              directions that start later, helped by those already
+                           learned; ∞: not with n = O(d)
 """
 
 from __future__ import annotations
@@ -13,14 +16,16 @@ from typing import Any
 
 import numpy as np
 
+from twolayer.analysis.target_coordinates import told_frame
 from twolayer.analysis.thresholds.amp import MessagePassing, simulate
 from twolayer.analysis.thresholds.label_law import LabelLaw, law_of
 from twolayer.analysis.thresholds.one_direction import INVISIBLE, channel_of
 from twolayer.analysis.thresholds.staircase import Stair, climb, first_look
 from twolayer.functions.target import Target, TargetLike
-from twolayer.numerics.arguments import Monitor, Progress
+from twolayer.numerics.arguments import Array, Listener, Progress
 from twolayer.numerics.errors import Interrupted
-from twolayer.running.progress import monitor_for
+from twolayer.running.progress import listener_for
+from twolayer.task.problem import Problem
 
 __all__ = ["Thresholds", "thresholds", "written"]
 
@@ -40,14 +45,16 @@ class Thresholds:
     trivial : array (n, k)
         Directions that are learned at every α > 0, as orthonormal rows.
     alpha : float
-        α_c of weak recovery: 0 with trivial directions, infinite if the generative exponent exceeds 2.
+        α_c of weak recovery: 0 with trivial directions, infinite if the generative
+        exponent exceeds 2.
     error : float
-        Of alpha: where averages are sampled a standard error and what bins leave out, the change between two
-        resolutions for one direction.
+        Of alpha: where averages are sampled a standard error and what bins leave out,
+        the change between two resolutions for one direction.
     operator : array
         E[G ⊗ G], as a matrix on the matrices of the directions that enter.
     eigenvectors : array (n, k)
-        Directions that start at 1/ρ of the operator, where no trivial ones lead the way.
+        Directions that start at 1/ρ of the operator, where no trivial ones lead the
+        way.
     rho : float
         Largest eigenvalue of the operator.
     staircase : list of Stair
@@ -65,6 +72,13 @@ class Thresholds:
     staircase: list[Stair]
     law: LabelLaw = field(repr=False)
 
+    @property
+    def frame(self) -> np.ndarray:
+        """L of λ* = L u: ``target`` and all directions are in the coordinates u, which
+        are the fields where P is the identity.
+        """
+        return self.law.frame
+
     def simulate(
         self,
         alpha: float,
@@ -73,7 +87,11 @@ class Thresholds:
         seed: int = 0,
         **options: Any,
     ) -> MessagePassing:
-        """Message passing on explicit data: `amp.simulate` with this target and noise."""
+        """Message passing on explicit data with this target and noise: ``seeds`` runs
+        at dimension ``dim`` with ``alpha`` ·d samples, numbered from ``seed`` on.
+
+        ``options`` are those of `twolayer.analysis.thresholds.amp.simulate`.
+        """
         return simulate(self.law, alpha, dim, seeds, seed, **options)
 
     def __str__(self) -> str:
@@ -89,15 +107,19 @@ class Thresholds:
             lines.append(f"at every α > 0    {written(self.trivial)}")
         for step in self.staircase[len(self.trivial) > 0 :]:
             lines.append(f"{_when(step) + '  ':<18}{written(step.directions)}")
+        if told := told_frame(self.frame):
+            lines.append(f"coordinates       {told}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{_number(s.alpha)}</td><td>{s.order or '–'}</td><td>{written(s.directions)}</td></tr>"
+            f"<tr><td>{_number(s.alpha)}</td><td>{s.order or '–'}</td>"
+            f"<td>{written(s.directions)}</td></tr>"
             for s in self.staircase
         )
         return (
-            f"<p>{html.escape(self.target.name)}, noise {self.noise:g}: α<sub>c</sub> = {_number(self.alpha)}</p>"
+            f"<p>{html.escape(self.target.name)}, noise {self.noise:g}: α<sub>c</sub> ="
+            f" {_number(self.alpha)}</p>"
             f"<table><tr><th>α</th><th>order</th><th>directions</th></tr>{rows}</table>"
         )
 
@@ -119,25 +141,29 @@ def written(rows: np.ndarray) -> str:
 
 
 def thresholds(
-    target: TargetLike,
-    noise: float = 0.0,
+    target: TargetLike | Problem,
+    noise: float | None = None,
     *,
     directions: int | None = None,
+    gram: Array | None = None,
     progress: Progress = None,
 ) -> Thresholds:
-    """Trivial directions, weak-recovery threshold and staircase of a target, for n = αd samples.
+    """Trivial directions, weak-recovery threshold and staircase of a target, for n = αd
+    samples.
 
-    One direction is treated by quadrature, to nine digits; several by sampling, to about three. Cost: a second for
-    one direction, ten to sixty for more.
+    One direction is treated by quadrature, to nine digits; several by sampling, to
+    about three. Cost: a second for one direction, ten to sixty for more.
 
     Parameters
     ----------
-    target : str or callable or Target
-        As for `Problem`; the rows of W* are taken as orthonormal.
-    noise : float
-        Δ, the variance of the labels' noise.
+    target : str or callable or Target or Problem
+        As for `Problem`; or a problem, with its noise and its Gram matrix.
+    noise : float, optional
+        Δ, the variance of the labels' noise; none by default.
     directions : int, optional
         k, for a callable.
+    gram : array (k, k), optional
+        P, the identity by default; everything is told in the frame of `analyse`.
     progress : bool, optional
         As in `solve`.
 
@@ -151,8 +177,8 @@ def thresholds(
     weak recovery     α_c = ∞   (n = αd samples)
     never             (1)
     """
-    law = law_of(target, noise, directions)
-    monitor = monitor_for(progress)
+    law = law_of(target, noise, directions, gram)
+    monitor = listener_for(progress)
     monitor.begin("thresholds", 1.0)
     try:
         return _one_direction(law) if law.k == 1 else _several(law, monitor)
@@ -184,7 +210,7 @@ def _one_direction(law: LabelLaw) -> Thresholds:
     )
 
 
-def _several(law: LabelLaw, monitor: Monitor) -> Thresholds:
+def _several(law: LabelLaw, monitor: Listener) -> Thresholds:
     trivial, growth = first_look(law, lambda share: monitor.update(0.3 * share))
     seen = np.isfinite(growth.alpha)
     alpha, error = (0.0, 0.0) if len(trivial) else (growth.alpha, growth.alpha_error)

@@ -1,11 +1,12 @@
 """Approximate message passing on explicit data: n = αd inputs z_ν in d dimensions.
 
-    ω_ν = Ŵ z_ν − V g_ν(previous),    g_ν = V⁻¹(E[λ* | y_ν, ω_ν] − ω_ν),    ∂g_ν = V⁻¹ Cov[λ* | y_ν, ω_ν] V⁻¹ − V⁻¹
+    ω_ν = Ŵ z_ν − V g_ν(previous),    g_ν = V⁻¹(E[λ* | y_ν, ω_ν] − ω_ν),
+        ∂g_ν = V⁻¹ Cov[λ* | y_ν, ω_ν] V⁻¹ − V⁻¹
     A = −(1/d) Σ_ν ∂g_ν,   S = (I + A)⁻¹,   Ŵ ← S (A Ŵ + (1/d) Σ_ν g_ν z_νᵀ),   V ← S
 
-For several directions g, A and Ŵ are damped together: off the line ŴŴᵀ = ŴW*ᵀ = I − V the plain iteration can be
-unstable even at d = ∞. State evolution predicts ŴW*ᵀ, up to what the labels cannot tell (signs, permutations), so that
-singular values are compared.
+For several directions g, A and Ŵ are damped together: off the line ŴŴᵀ = ŴW*ᵀ = I − V
+the plain iteration can be unstable even at d = ∞. State evolution predicts ŴW*ᵀ, up to
+what the labels cannot tell (signs, permutations), so that singular values are compared.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from twolayer.numerics.errors import (
     require,
 )
 from twolayer.numerics.statistics import standard_error
-from twolayer.running.progress import monitor_for
+from twolayer.running.progress import listener_for
 
 if TYPE_CHECKING:
     from twolayer.analysis.thresholds.posterior import Posterior
@@ -39,7 +40,8 @@ WEAK = 0.05  # squared length of a random start
 
 @dataclass(frozen=True, eq=False)
 class MessagePassing:
-    """Runs of message passing. Made by `simulate` of thresholds and of the best possible.
+    """Runs of message passing. Made by `simulate` of thresholds and of the best
+    possible.
 
     Attributes
     ----------
@@ -66,7 +68,9 @@ class MessagePassing:
 
     @property
     def overlap(self) -> np.ndarray:
-        """Singular values of ŴW*ᵀ at the end, (seeds, k), those of q in state evolution."""
+        """Singular values of ŴW*ᵀ at the end, (seeds, k), those of q in state
+        evolution.
+        """
         return np.asarray(self.path[:, -1])
 
     @property
@@ -89,7 +93,10 @@ class MessagePassing:
             f"{m:.4f}" + (f" ± {e:.4f}" if e == e else "")
             for m, e in zip(self.mean, self.error, strict=True)
         )
-        return f"message passing   overlap {values}   (α = {self.alpha:.4g}, d = {self.dim}, {len(self.path)} runs)"
+        return (
+            f"message passing   overlap {values}   (α = {self.alpha:.4g}, d ="
+            f" {self.dim}, {len(self.path)} runs)"
+        )
 
 
 def simulate(
@@ -155,7 +162,7 @@ def simulate(
 
     check_seed(seed)
     posterior = Posterior(law)
-    monitor = monitor_for(progress)
+    monitor = listener_for(progress)
     monitor.begin("message passing", float(seeds * iterations))
     paths: list[np.ndarray] = []
     try:
@@ -184,7 +191,9 @@ def _iterates(
     start: float | None,
     iterations: int,
 ) -> Iterator[np.ndarray]:
-    """Singular values of ŴW*ᵀ at the start and after each iteration, on data drawn for this run."""
+    """Singular values of ŴW*ᵀ at the start and after each iteration, on data drawn for
+    this run.
+    """
     law, rng = posterior.law, np.random.default_rng(seed)
     k, eye = law.k, np.eye(law.k)
     W_star = np.linalg.qr(rng.normal(size=(d, k)))[0].T

@@ -1,13 +1,18 @@
-"""The best that n = αd samples allow: overlaps, prediction error, and the phase that is possible but hard.
+"""The best that n = αd samples allow: overlaps, prediction error, and the phase that is
+possible but hard.
 
-uninformed    what state evolution reaches from nothing: Bayes-optimal message passing
-informed      what it reaches from full knowledge
-equilibrium   the one with the larger free entropy: the best possible whatever the computation costs
-hard phase    α_IT < α < α_alg: the equilibrium is better than what is reached from nothing
+    uninformed     what state evolution reaches from nothing: Bayes-optimal message
+                   passing
+    informed       what it reaches from full knowledge
+    equilibrium    the one with the larger free entropy: the best possible whatever the
+                   computation costs
+    hard phase     α_IT < α < α_alg: the equilibrium is better than what is reached from
+                   nothing
 
-One direction has a curve α(q) on which all of this is read off. For several, both fixed points are followed over the
-α that are asked for; where they part and where they meet again is bisected, and α_IT is where the difference of their
-free entropies passes zero, on a straight line between two of the α.
+One direction has a curve α(q) on which all of this is read off. For several, both fixed
+points are followed over the α that are asked for; where they part and where they meet
+again is bisected, and α_IT is where the difference of their free entropies passes zero,
+on a straight line between two of the α.
 """
 
 from __future__ import annotations
@@ -30,7 +35,8 @@ from twolayer.functions.target import Target, TargetLike
 from twolayer.numerics.arguments import Array, Progress
 from twolayer.numerics.errors import Interrupted, reject, require
 from twolayer.numerics.statistics import standard_error
-from twolayer.running.progress import monitor_for
+from twolayer.running.progress import listener_for
+from twolayer.task.problem import Problem
 
 __all__ = ["BRANCHES", "BestPossible", "best_possible"]
 
@@ -51,12 +57,14 @@ class BestPossible:
     target : Target
     noise : float
     data : xarray.Dataset
-        ``overlap (branch, alpha, direction, direction_)`` and ``mmse (branch, alpha)``, with their errors; the
-        branches are uninformed, informed and equilibrium; the first alone where the search was interrupted.
+        ``overlap (branch, alpha, direction, direction_)`` and ``mmse (branch, alpha)``,
+        with their errors; the branches are uninformed, informed and equilibrium; the
+        first alone where the search was interrupted.
     spinodal, information, algorithm : float or None
-        Where an informed fixed point appears, where it becomes the equilibrium, and where it is reached from nothing;
-        None where the two branches never differ at the α that were asked for. Infinite where there is no such α; for
-        several directions, where it lies beyond those asked for.
+        Where an informed fixed point appears, where it becomes the equilibrium, and
+        where it is reached from nothing; None where the two branches never differ at
+        the α that were asked for. Infinite where there is no such α; for several
+        directions, where it lies beyond those asked for.
     threshold_error : float
         Largest error of those that are finite.
     """
@@ -83,7 +91,9 @@ class BestPossible:
 
     @property
     def mmse(self) -> np.ndarray:
-        """Mean-square error of its prediction for a fresh input, without the noise, (alpha,)."""
+        """Mean-square error of its prediction for a fresh input, without the noise,
+        (alpha,).
+        """
         return np.asarray(self.data.mmse.sel(branch="uninformed").values)
 
     @property
@@ -98,7 +108,9 @@ class BestPossible:
 
     @property
     def complete(self) -> bool:
-        """Whether all branches are there; False in what an interrupted search leaves."""
+        """Whether all branches are there; False in what an interrupted search
+        leaves.
+        """
         return len(self.data.branch) == len(BRANCHES)
 
     @property
@@ -116,7 +128,11 @@ class BestPossible:
         seed: int = 0,
         **options: Any,
     ) -> MessagePassing:
-        """Message passing on explicit data: `amp.simulate` with this target and noise."""
+        """Message passing on explicit data with this target and noise: ``seeds`` runs
+        at dimension ``dim`` with ``alpha`` ·d samples, numbered from ``seed`` on.
+
+        ``options`` are those of `twolayer.analysis.thresholds.amp.simulate`.
+        """
         return simulate(self.law, alpha, dim, seeds, seed, **options)
 
     def __str__(self) -> str:
@@ -126,7 +142,8 @@ class BestPossible:
         ]
         if not self.complete:
             lines.append(
-                "interrupted: the best possible, and whether there is a hard phase, are not known"
+                "interrupted: the best possible, and whether there is a hard phase, are"
+                " not known"
             )
         elif self.hard is None:
             lines.append(
@@ -142,7 +159,8 @@ class BestPossible:
                     x if x != "∞" else f"beyond {self.alphas[-1]:.3g}" for x in ends
                 ]
             lines.append(
-                f"possible from α_IT = {ends[0]}, found from α_alg = {ends[1]}: hard between"
+                f"possible from α_IT = {ends[0]}, found from α_alg = {ends[1]}: hard"
+                " between"
             )
             lines += (
                 [f"thresholds are known to {self.threshold_error:.1g}"]
@@ -160,7 +178,8 @@ class BestPossible:
                 row = self.data.sel(branch=name).isel(alpha=i)
                 values = np.sort(np.linalg.eigvalsh(row.overlap.values))[::-1]
                 cells.append(
-                    f"{' '.join(f'{x:.4f}' for x in values):>20}  {float(row.mmse):8.5f}"
+                    f"{' '.join(f'{x:.4f}' for x in values):>20} "
+                    f" {float(row.mmse):8.5f}"
                 )
             lines.append(f"{alpha:8.4g}  {'  '.join(cells)}")
         return "\n".join(lines)
@@ -170,23 +189,27 @@ class BestPossible:
 
 
 def best_possible(
-    target: TargetLike,
+    target: TargetLike | Problem,
     alphas: Array,
-    noise: float = 0.0,
+    noise: float | None = None,
     *,
     directions: int | None = None,
+    gram: Array | None = None,
     progress: Progress = None,
 ) -> BestPossible:
-    """State evolution of Bayes-optimal learning from n = αd samples, from nothing and from full knowledge.
+    """State evolution of Bayes-optimal learning from n = αd samples, from nothing and
+    from full knowledge.
 
-    One direction: the whole curve α(q) is tabulated, and every α is read off it. Several directions: the map is
-    iterated for each α in turn, with sampled averages, and a hard phase is seen where some of the α lie in it.
-    Interrupted, `Interrupted.result` holds the α that are done.
+    One direction: the whole curve α(q) is tabulated, and every α is read off it.
+    Several directions: the map is iterated for each α in turn, with sampled averages,
+    and a hard phase is seen where some of the α lie in it. Interrupted,
+    `Interrupted.result` holds the α that are done.
 
     Parameters
     ----------
-    target, noise, directions, progress
-        As for `thresholds`.
+    target, noise, directions, gram, progress
+        As for `thresholds`. With a Gram matrix overlaps are those of the coordinates u:
+        L q Lᵀ, L = ``.law.frame``, are those of the fields.
     alphas : float or sequence of float
         n/d, positive.
 
@@ -197,9 +220,9 @@ def best_possible(
     >>> best.overlap[:, 0, 0].round(4).tolist(), best.mmse.round(4).tolist(), best.hard
     ([0.3331, 0.8047], [0.2712, 0.086], None)
     """
-    law = law_of(target, noise, directions)
+    law = law_of(target, noise, directions, gram)
     grid = _checked(alphas)
-    monitor = monitor_for(progress)
+    monitor = listener_for(progress)
     monitor.begin("best possible", 1.0)
     try:
         return (
@@ -215,7 +238,7 @@ def _checked(alphas: Array) -> np.ndarray:
     accepted = "positive finite numbers, such as [0.5, 1.0, 2.0]"
     try:
         grid = np.unique(np.asarray(alphas, dtype=float).ravel())
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         reject("alphas", alphas, accepted)
     require(
         len(grid) > 0 and bool((np.isfinite(grid) & (grid > 0)).all()),
@@ -299,14 +322,18 @@ def _iterated(
 def _parted(
     maps: list[StateEvolution], grid: np.ndarray, up: np.ndarray, down: np.ndarray
 ) -> tuple[float, float, float] | None:
-    """Where the two branches part and where they meet again, and half of the intervals that are left; None if never."""
+    """Where the two branches part and where they meet again, and half of the intervals
+    that are left; None if never.
+    """
     apart = np.flatnonzero(np.trace(down - up, axis1=2, axis2=3).mean(1) > APART)
     if not len(apart):
         return None
     first, last = apart[0], apart[-1]
 
     def differ(alpha: float, low: np.ndarray, high: np.ndarray) -> bool:
-        """By one of the replicates: they differ by less than the intervals that are left."""
+        """By one of the replicates: they differ by less than the intervals that are
+        left.
+        """
         climbed = maps[0].climb(low[0], alpha)
         return float(np.trace(maps[0].fixed_point(high[0], alpha) - climbed)) > APART
 
@@ -363,7 +390,9 @@ def _sampled(
 def _crossed(
     where: np.ndarray, leads: np.ndarray, ends: tuple[float, float, float]
 ) -> tuple[float, float]:
-    """α_IT and its error: where the mean lead passes zero, or the ends of the interval in which branches differ."""
+    """α_IT and its error: where the mean lead passes zero, or the ends of the interval
+    in which branches differ.
+    """
     mean = leads.mean(1)
     behind = np.flatnonzero(mean < 0)
     if not len(behind):

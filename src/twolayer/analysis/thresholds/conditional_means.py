@@ -1,10 +1,12 @@
 """Averages of products of conditional means, without bias: cross-fitted bins of y.
 
-    E_y[ E[A|y] E[B|y] ] ≈ Σ_b P_b Ā_b B̄_b,    Ā_b, B̄_b = means of A and B in bin b, over two independent halves
+    E_y[ E[A|y] E[B|y] ] ≈ Σ_b P_b Ā_b B̄_b,
+        Ā_b, B̄_b = means of A and B in bin b, over two independent halves
 
-The bins hold equally many samples. Two halves, because the square of a noisy mean is too large; bins only lose
-information, an error ∝ 1/bins that the value at twice as many bins cancels: 2 v(2 bins) − v(bins).
-Given ω the fields are λ = ω + √V u, and u is turned at random for every ω: the samples of all ω are independent.
+The bins hold equally many samples. Two halves, because the square of a noisy mean is
+too large; bins only lose information, an error ∝ 1/bins that the value at twice as many
+bins cancels: 2 v(2 bins) − v(bins). Given ω the fields are λ = ω + √V u, and u is
+turned at random for every ω: the samples of all ω are independent.
 """
 
 from __future__ import annotations
@@ -39,10 +41,12 @@ def cross_fitted(
     bins: int,
     seed: int,
 ) -> np.ndarray:
-    """E over ω and y of the outer product of E[statistic(u) | y, ω] with itself, for fields ω + u √V.
+    """E over ω and y of the outer product of E[statistic(u) | y, ω] with itself, for
+    fields ω + u √V.
 
-    The guesses ω (n, k) are averaged over. The statistic leads from u (..., k) to (..., m), the result is a symmetric
-    (m, m). Each half has 2^log2_points samples for each ω; ``bins`` is the smaller number of bins.
+    The guesses ω (n, k) are averaged over. The statistic leads from u (..., k) to (...,
+    m), the result is a symmetric (m, m). Each half has 2^log2_points samples for each
+    ω; ``bins`` is the smaller number of bins.
     """
     k, n = law.k, 2**log2_points
     halves = np.concatenate(
@@ -86,7 +90,9 @@ def cross_fitted(
 
 
 def _matched(sums: list[np.ndarray], counts: list[np.ndarray]) -> np.ndarray:
-    """Σ over ω of the mean over bins of the product of the two halves' means; their counts are not independent."""
+    """Σ over ω of the mean over bins of the product of the two halves' means; their
+    counts are not independent.
+    """
     a, b = (x / np.maximum(c, 1.0) for x, c in zip(sums, counts, strict=True))
     return np.einsum("nbi,nbj->ij", a, b) / a.shape[1]
 

@@ -1,6 +1,7 @@
 """Gauss–Legendre panels that shrink towards the points where an integrand is rough.
 
-∫ f ≈ Σ_panels Σ_i w_i f(x_i),    panel widths at most proportional to the distance from the nearest rough point
+∫ f ≈ Σ_panels Σ_i w_i f(x_i),    panel widths at most proportional to the distance from
+the nearest rough point
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ def graded_edges(
     growth: float,
     widest: float = np.inf,
 ) -> np.ndarray:
-    """Edges from low to high whose spacing is ``first`` at the centres and grows in proportion to the distance.
+    """Edges from low to high whose spacing is ``first`` at the centres and grows in
+    proportion to the distance.
 
     Examples
     --------

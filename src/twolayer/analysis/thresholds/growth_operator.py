@@ -1,10 +1,13 @@
 """The operator whose growth decides when directions start to be learned.
 
-    ζ₁(y) = E[λ | y],   G(y) = E[λ λᵀ | y] − I,      trivial directions: the range of E[ζ₁ ζ₁ᵀ]
-    F(M) = E[G M G],    α_c = 1/ρ(F);    the range of its positive eigenmatrix starts first
+    ζ₁(y) = E[λ | y],   G(y) = E[λ λᵀ | y] − I,
+        trivial directions: the range of E[ζ₁ ζ₁ᵀ]
+    F(M) = E[G M G],    α_c = 1/ρ(F);
+        the range of its positive eigenmatrix starts first
 
-F keeps positive matrices positive, so that ρ is its largest eigenvalue. The eigenmatrix is the limit of Fⁿ(I), the part
-of the identity in the top eigenspace: where that space is degenerate, this has the largest range.
+F keeps positive matrices positive, so that ρ is its largest eigenvalue. The eigenmatrix
+is the limit of Fⁿ(I), the part of the identity in the top eigenspace: where that space
+is degenerate, this has the largest range.
 """
 
 from __future__ import annotations
@@ -13,21 +16,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twolayer.functions.exponents import sparse_basis
+from twolayer.analysis.directions import sparse_basis
 from twolayer.numerics.statistics import standard_error
 
 __all__ = ["Growth", "as_operator", "growth_of", "significant_range"]
 
 SIGMAS = 6.0
 SMALL = 2e-3  # sampled averages below this are zero
-BINNED = 5e-4  # relative: z1*z2 without noise, whose label density has a pole, is off by 1.2e-4
+# relative: z1*z2 without noise, whose label density has a pole, is off by 1.2e-4
+BINNED = 5e-4
 TOGETHER = 0.03  # eigenvalues this close to the largest, relative to it, belong to it
 PART = 0.1  # directions with less of the eigenmatrix than this do not start
 
 
 @dataclass(frozen=True)
 class Growth:
-    """The largest eigenvalue of F, its standard error, its eigenmatrix, and the matrix of F itself."""
+    """The largest eigenvalue of F, its standard error, its eigenmatrix, and the matrix
+    of F itself.
+    """
 
     rho: float
     error: float
@@ -41,7 +47,9 @@ class Growth:
 
     @property
     def alpha_error(self) -> float:
-        """Error of α_c: the standard error, and what averages over bins of labels leave out."""
+        """Error of α_c: the standard error, and what averages over bins of labels leave
+        out.
+        """
         return (
             float(np.hypot(self.error / self.rho**2, BINNED * self.alpha))
             if np.isfinite(self.alpha)
@@ -85,7 +93,9 @@ def growth_of(replicates: list[np.ndarray]) -> Growth:
 
 
 def significant_range(replicates: list[np.ndarray]) -> np.ndarray:
-    """Orthonormal rows that span the range of a positive matrix, as far as repeated estimates show it."""
+    """Orthonormal rows that span the range of a positive matrix, as far as repeated
+    estimates show it.
+    """
     mean = np.mean(replicates, 0)
     values, vectors = np.linalg.eigh(mean)
     along = np.array([[v @ x @ v for v in vectors.T] for x in replicates])

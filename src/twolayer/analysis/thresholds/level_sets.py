@@ -1,10 +1,11 @@
 """One direction without noise: the points that share a label.
 
-    E[f | y, ω] = Σ_i f(z_i) w_i / Σ_i w_i,   h(z_i) = y,   w_i = N(z_i; ω, V) / |h'(z_i)|
+    E[f | y, ω] = Σ_i f(z_i) w_i / Σ_i w_i,   h(z_i) = y,
+        w_i = N(z_i; ω, V) / |h'(z_i)|
     an atom y = c:   E[f | c, ω] = ∫_{h = c} f N(z; ω, V) dz / ∫_{h = c} N(z; ω, V) dz
 
-The outer average runs over z itself, so that no grid of y is needed: for each node z its partners on the other
-monotone pieces of h are found once, whatever ω and V.
+The outer average runs over z itself, so that no grid of y is needed: for each node z
+its partners on the other monotone pieces of h are found once, whatever ω and V.
 """
 
 from __future__ import annotations
@@ -69,8 +70,9 @@ def pieces_of(law: LabelLaw) -> MonotonePieces:
     edges = np.concatenate([[-REACH], np.sort(np.concatenate([kinks, found])), [REACH]])
     if len(edges) > MOST:
         raise InputError(
-            f"Argument `target` must have at most {MOST} monotone pieces between −{REACH} and {REACH}, but "
-            f"{law.target.name} has {len(edges) - 1}: labels of such a target cannot be conditioned on."
+            f"Argument `target` must have at most {MOST} monotone pieces between"
+            f" −{REACH} and {REACH}, but {law.target.name} has {len(edges) - 1}: labels"
+            " of such a target cannot be conditioned on."
         )
     a, b = edges[:-1] + INSIDE, edges[1:] - INSIDE
     bottom, top = law.line(a), law.line(b)
@@ -81,7 +83,9 @@ def pieces_of(law: LabelLaw) -> MonotonePieces:
 
 
 class LevelSets:
-    """Averages over (ω, y) for one direction without noise, by panels of ``order`` nodes."""
+    """Averages over (ω, y) for one direction without noise, by panels of ``order``
+    nodes.
+    """
 
     def __init__(self, law: LabelLaw, order: int = 8) -> None:
         self.law, self.order, self.pieces = law, order, pieces_of(law)
@@ -107,7 +111,9 @@ class LevelSets:
 
     @cached_property
     def _nodes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Outer nodes and weights, the points of their level sets (nodes, pieces), and −log|h'| there."""
+        """Outer nodes and weights, the points of their level sets (nodes, pieces), and
+        −log|h'| there.
+        """
         p = self.pieces
         moving = np.flatnonzero(~p.constant)
         heights = np.concatenate([p.bottom, p.top])
@@ -181,7 +187,9 @@ class LevelSets:
 
     @property
     def sharp(self) -> float:
-        """(1 − q) E[g_out²] as q → 1: the probability that y is not an atom, for then it pins z down."""
+        """(1 − q) E[g_out²] as q → 1: the probability that y is not an atom, for then
+        it pins z down.
+        """
         return 1.0 - sum(_mass(left, right) for left, right in self._atoms)
 
     def fisher(self, q: float) -> float:

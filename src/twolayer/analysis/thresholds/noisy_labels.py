@@ -1,9 +1,10 @@
 """One direction with noisy labels: averages over (ω, y) by quadrature.
 
-    Z_f(y, ω) = ∫ dz N(z; ω, V) f(z) N(y; h(z), Δ),    E[g_out²] = V⁻² E_ω ∫ dy Z_{z−ω}² / Z_1
+    Z_f(y, ω) = ∫ dz N(z; ω, V) f(z) N(y; h(z), Δ),
+        E[g_out²] = V⁻² E_ω ∫ dy Z_{z−ω}² / Z_1
 
-Panels of z are halved until h moves by less than 3√Δ across each; panels of y are 1.5√Δ wide at the values of h at
-folds, kinks and at ω, and grow with the distance from them.
+Panels of z are halved until h moves by less than 3√Δ across each; panels of y are 1.5√Δ
+wide at the values of h at folds, kinks and at ω, and grow with the distance from them.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ class NoisyLine:
         return float(weight[keep] @ self._at(omega[keep], V)[:, 0]) / V
 
     def _at(self, omega: np.ndarray, V: float) -> np.ndarray:
-        """∫ dy of Z_u² / Z_1 and Z_{u² − 1}² / Z_1 with u = (z − ω)/√V, for each ω: (ω, 2)."""
+        """∫ dy of Z_u² / Z_1 and Z_{u² − 1}² / Z_1 with u = (z − ω)/√V, for each ω: (ω,
+        2).
+        """
         owner, left, right = self._panels(omega, V)
         u, w = gauss_nodes(left, right, self.order)
         w = w * np.exp(-(u**2) / 2) / math.sqrt(2 * math.pi)
@@ -120,7 +123,9 @@ class NoisyLine:
     def _panels(
         self, omega: np.ndarray, V: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Panels of u for every ω, halved where h is steep: owner, left and right ends."""
+        """Panels of u for every ω, halved where h is steep: owner, left and right
+        ends.
+        """
         scale = math.sqrt(V)
         base = np.linspace(-INNER, INNER, 2 * math.ceil(INNER) + 1)
         cuts = (self.special[None] - omega[:, None]) / scale
@@ -147,8 +152,9 @@ class NoisyLine:
                 break
             if steep.sum() > MOST * len(omega):
                 raise InputError(
-                    f"Argument `noise` must be 0, or not so small against the slopes of the target: with "
-                    f"{self.law.noise:.3g}, averages over {self.law.target.name} need more than {MOST} panels."
+                    "Argument `noise` must be 0, or not so small against the slopes of"
+                    f" the target: with {self.law.noise:.3g}, averages over"
+                    f" {self.law.target.name} need more than {MOST} panels."
                 )
             middle = (left[steep] + right[steep]) / 2
             owner = np.concatenate([owner[~steep], owner[steep], owner[steep]])

@@ -1,10 +1,12 @@
 """One direction: every fixed point of state evolution, read off one curve.
 
-    α(q) = q / ((1 − q) E[g_out²](q)),      2 (f − f(0)) = q + ln(1 − q) + α ∫_0^q E[g_out²]
+    α(q) = q / ((1 − q) E[g_out²](q)),
+        2 (f − f(0)) = q + ln(1 − q) + α ∫_0^q E[g_out²]
 
-Rising parts of α(q) are stable fixed points, its extrema are spinodals, α(0⁺) is the threshold of weak recovery. From
-nothing the overlap climbs to the first q at which the curve reaches α; from full knowledge it falls to the last one.
-E[g_out²] is tabulated on Chebyshev points of s = 1 − (1 − q)^{1/4} in a few panels, doubled until they suffice.
+Rising parts of α(q) are stable fixed points, its extrema are spinodals, α(0⁺) is the
+threshold of weak recovery. From nothing the overlap climbs to the first q at which the
+curve reaches α; from full knowledge it falls to the last one. E[g_out²] is tabulated on
+Chebyshev points of s = 1 − (1 − q)^{1/4} in a few panels, doubled until they suffice.
 """
 
 from __future__ import annotations
@@ -91,7 +93,9 @@ class Curve:
 
     @property
     def folded(self) -> tuple[float, float, float] | None:
-        """(α_sp, α_IT, α_alg) where the two ends of the curve differ, or None where they never do."""
+        """(α_sp, α_IT, α_alg) where the two ends of the curve differ, or None where
+        they never do.
+        """
         reached, left = (
             np.maximum.accumulate(self.alpha),
             np.minimum.accumulate(self.alpha[::-1])[::-1],
@@ -130,7 +134,9 @@ class Curve:
         return float(brentq(lambda x: self._rate(x) - alpha, *q, xtol=1e-14))
 
     def _beyond(self, alpha: float) -> float:
-        """Past the end of the table 1 − q falls like a power of α, or is zero for sharp labels."""
+        """Past the end of the table 1 − q falls like a power of α, or is zero for sharp
+        labels.
+        """
         if self.q[-1] == 1.0:
             return 1.0
         V, a = 1 - self.q[[-40, -1]], self.alpha[[-40, -1]]
@@ -141,19 +147,24 @@ class Curve:
 def curve_of(
     law: LabelLaw, tick: Callable[[float], None] = lambda share: None
 ) -> Curve:
-    """Tabulate the curve of a law with one direction; ``tick`` is told the share of the work that is done."""
+    """Tabulate the curve of a law with one direction; ``tick`` is told the share of the
+    work that is done.
+    """
     from scipy.integrate import cumulative_simpson
 
     channel = channel_of(law)
     first, second = channel.visible()
     trivial = first > INVISIBLE
     sharp = channel.sharp if isinstance(channel, LevelSets) else 0.0
-    # E[g²] stays finite with noise, and grows like 1/(1 − q) for sharp labels, like its root for classes
+    # E[g²] stays finite with noise, and grows like 1/(1 − q) for sharp labels, like its
+    # root for classes
     growth = 0.0 if law.noise > 0 else 1.0 if sharp > 1e-9 else 0.5
     end = 1.0 if growth == 1.0 else 1 - CLOSEST
 
     def tabulated(s: float) -> float:
-        """What is interpolated: (1 − q)^growth E[g²], divided by q where it starts linearly."""
+        """What is interpolated: (1 − q)^growth E[g²], divided by q where it starts
+        linearly.
+        """
         if s == 0:
             return first if trivial else second
         V = (1 - s) ** POWER
@@ -198,7 +209,9 @@ def curve_of(
 
 
 class _Table:
-    """A function on panels of Chebyshev points, doubled in each panel until it does not change."""
+    """A function on panels of Chebyshev points, doubled in each panel until it does not
+    change.
+    """
 
     def __init__(
         self,

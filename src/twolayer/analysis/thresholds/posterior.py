@@ -1,12 +1,14 @@
 """What a label says about several directions: moments of λ given y and ω.
 
     P(λ | y, ω) ∝ N(λ; ω, V) P(y | λ),    λ = ω + √V u
-    ∫ du f N(u) P(y | λ) = Σ_j ∫ du_rest ∫ du_j f w_j N(u) P(y | λ),    w_j = (∂_j h)² / |∇h|²
+    ∫ du f N(u) P(y | λ) = Σ_j ∫ du_rest ∫ du_j f w_j N(u) P(y | λ),
+        w_j = (∂_j h)² / |∇h|²
 
-Each term runs along lines parallel to one axis. Within a cell of a line h is taken as linear, so that the noise is
-integrated exactly, however small it is: the mean likelihood of a cell from h₀ to h₁ is |Φ(b) − Φ(a)| / |h₁ − h₀| with
-a, b = (h₀ − y, h₁ − y)/√Δ, and 1/|h₁ − h₀| without noise if y lies between. The weights w_j keep the terms finite where
-a line touches a level set.
+Each term runs along lines parallel to one axis. Within a cell of a line h is taken as
+linear, so that the noise is integrated exactly, however small it is: the mean
+likelihood of a cell from h₀ to h₁ is |Φ(b) − Φ(a)| / |h₁ − h₀| with a, b = (h₀ − y, h₁
+− y)/√Δ, and 1/|h₁ − h₀| without noise if y lies between. The weights w_j keep the terms
+finite where a line touches a level set.
 """
 
 from __future__ import annotations
@@ -60,7 +62,9 @@ class Posterior:
 
     @staticmethod
     def _lines(others: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where lines cross the plane of the other coordinates, and the mass of the Gaussian that each stands for."""
+        """Where lines cross the plane of the other coordinates, and the mass of the
+        Gaussian that each stands for.
+        """
         if others == 0:
             return np.zeros((1, 0)), np.ones(1)
         spacing = SPACING.get(others + 1)

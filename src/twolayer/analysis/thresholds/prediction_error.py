@@ -1,6 +1,7 @@
 """The error of the best prediction for a fresh input, at overlap q.
 
-    mmse = E[h²] − E[E[h | ω]²] = ½ E[(h(λ) − h(λ'))²],   λ, λ' ~ N(0, I) with E[λ λ'ᵀ] = q
+    mmse = E[h²] − E[E[h | ω]²] = ½ E[(h(λ) − h(λ'))²],
+        λ, λ' ~ N(0, I) with E[λ λ'ᵀ] = q
 
 The two fields are two draws of λ given the same ω. The best excess risk is mmse/2.
 """
@@ -33,7 +34,9 @@ def mmse_of(law: LabelLaw, q: np.ndarray) -> tuple[float, float]:
 
 
 def _on_a_line(law: LabelLaw, q: float, order: int) -> float:
-    """Panels of both fields end at the kinks; the second field is N(q z, 1 − q²) given the first."""
+    """Panels of both fields end at the kinks; the second field is N(q z, 1 − q²) given
+    the first.
+    """
     kinks = np.array([x for x in law.kinks if abs(x) < REACH])
     scale = math.sqrt(max(1 - q * q, 0.0))
     if scale == 0:

@@ -2,10 +2,12 @@
 
     U learned: q = q_U on U, 0 elsewhere;    V: the rest
     order 1:  E[λ_V | y, ω_U] ≠ 0                 V joins at the same α
-    order 2:  F_V(M) = E[G_V M G_V],  G_V = E[λ_V λ_Vᵀ | y, ω_U] − I      V starts at α₂ ρ(F_V[q_U(α₂)]) = 1
+    order 2:  F_V(M) = E[G_V M G_V],  G_V = E[λ_V λ_Vᵀ | y, ω_U] − I
+              V starts at α₂ ρ(F_V[q_U(α₂)]) = 1
     neither:  never with n = αd samples
 
-q_U is that of the same α, so that α₂ and q_U are found together: q_U ← its own state evolution at α, α ← 1/ρ(F_V[q_U]).
+q_U is that of the same α, so that α₂ and q_U are found together: q_U ← its own state
+evolution at α, α ← 1/ρ(F_V[q_U]).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from twolayer.analysis.directions import complement
 from twolayer.analysis.thresholds.conditional_means import cross_fitted, second_moments
 from twolayer.analysis.thresholds.growth_operator import (
     Growth,
@@ -23,7 +26,6 @@ from twolayer.analysis.thresholds.growth_operator import (
 )
 from twolayer.analysis.thresholds.label_law import LabelLaw
 from twolayer.analysis.thresholds.state_evolution import StateEvolution, inside
-from twolayer.functions.exponents import complement
 from twolayer.numerics.statistics import standard_error
 
 __all__ = ["Stair", "climb", "first_look"]

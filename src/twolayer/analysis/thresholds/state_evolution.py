@@ -4,8 +4,9 @@
     q̂ = α E[g_out g_outᵀ],    q ← q̂ (I + q̂)⁻¹
     f(q₁) − f(q₀) = ½ [tr q + ln det(I − q)] between them + (α/2) ∫ tr(E[g gᵀ] dq)
 
-One `StateEvolution` keeps its random numbers, so that its map is a fixed function of q; several of them with their own
-numbers have their own fixed points, and the spread of these is the error.
+One `StateEvolution` keeps its random numbers, so that its map is a fixed function of q;
+several of them with their own numbers have their own fixed points, and the spread of
+these is the error.
 """
 
 from __future__ import annotations
@@ -22,19 +23,24 @@ from twolayer.numerics.roots import host_root
 __all__ = ["FULL", "StateEvolution"]
 
 GUESSES, SAMPLES, BINS = 8, 10, 32  # log₂ of the numbers of ω, and of samples for each
-ENOUGH = 5e-4  # what is left of q at the end of an iteration, if its steps go on shrinking as they do
+# what is left of q at the end of an iteration, if its steps go on shrinking as they do
+ENOUGH = 5e-4
 RESTING = 1e-5  # a step that is none
 MOST = 200
 FULL = 1 - 1e-4  # an overlap of 1, for labels without noise
 FARTHEST = 4.0  # steps that one extrapolation may save
 SEED = 0.01  # overlap that stands for nothing
-STAYS = 4e-3  # rise of tr q, for each direction, below which a fixed point that is pushed upwards has stayed
+# rise of tr q, for each direction, below which a fixed point that is pushed upwards has
+# stayed
+STAYS = 4e-3
 PUSHES = 12
 PATH = 6  # nodes of the integral between two fixed points
 
 
 class StateEvolution:
-    """The map of state evolution, and averages at fixed q, with their own random numbers."""
+    """The map of state evolution, and averages at fixed q, with their own random
+    numbers.
+    """
 
     def __init__(self, law: LabelLaw, seed: int = 0) -> None:
         self.law, self.seed = law, seed
@@ -43,7 +49,9 @@ class StateEvolution:
     def average(
         self, q: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]
     ) -> np.ndarray:
-        """E over ω and y of the outer product of E[statistic(u) | y, ω], λ = ω + √V u."""
+        """E over ω and y of the outer product of E[statistic(u) | y, ω], λ = ω +
+        √V u.
+        """
         root, rest = host_root(q), host_root(np.eye(self.law.k) - q)
         return cross_fitted(
             self.law, self.guesses @ root, rest, statistic, SAMPLES, BINS, self.seed
@@ -59,7 +67,9 @@ class StateEvolution:
         return inside(alpha * self.push(q))
 
     def fixed_point(self, q: np.ndarray, alpha: float) -> np.ndarray:
-        """Iterate from q until it rests; steps that shrink steadily are extrapolated, small ones that grow are not."""
+        """Iterate from q until it rests; steps that shrink steadily are extrapolated,
+        small ones that grow are not.
+        """
         last = None
         for _ in range(MOST):
             new = self.step(q, alpha)
@@ -78,9 +88,11 @@ class StateEvolution:
         return q
 
     def climb(self, q: np.ndarray, alpha: float) -> np.ndarray:
-        """From below to a fixed point that is stable: one that has rested is pushed upwards until it stays.
+        """From below to a fixed point that is stable: one that has rested is pushed
+        upwards until it stays.
 
-        Directions that start later than others, or so slowly that sampling errors hide it, leave saddles.
+        Directions that start later than others, or so slowly that sampling errors hide
+        it, leave saddles.
         """
         eye, rested = np.eye(self.law.k), q
         for _ in range(PUSHES):
@@ -102,7 +114,9 @@ class StateEvolution:
         return float((np.trace(high - low) + volume + alpha * gain) / 2)
 
     def products(self, q: np.ndarray, directions: np.ndarray) -> np.ndarray:
-        """E[G ⊗ G] of rows that nothing is known of yet, given the others at overlap q."""
+        """E[G ⊗ G] of rows that nothing is known of yet, given the others at
+        overlap q.
+        """
         return self.average(q, lambda u: second_moments(u @ directions.T))
 
     def means(self, q: np.ndarray, directions: np.ndarray) -> np.ndarray:
@@ -111,7 +125,9 @@ class StateEvolution:
 
 
 def inside(push: np.ndarray) -> np.ndarray:
-    """The overlap q = q̂ (I + q̂)⁻¹ that a push q̂ gives; sampling errors must not make it negative."""
+    """The overlap q = q̂ (I + q̂)⁻¹ that a push q̂ gives; sampling errors must not make
+    it negative.
+    """
     values, vectors = np.linalg.eigh((push + push.T) / 2)
     values = values.clip(0.0)
     return np.asarray((vectors * np.minimum(values / (1 + values), FULL)) @ vectors.T)
