@@ -1,4 +1,5 @@
-"""Exact learning dynamics of two-layer neural networks: theory and simulation from one description.
+"""Exact learning dynamics of two-layer neural networks: theory and simulation from one
+description.
 
 >>> import twolayer as tl
 >>> from twolayer import d
@@ -9,8 +10,7 @@
 >>> round(float(theory.risk[0, -1]), 4)
 0.0572
 
-Heavy modules load when a name is first used. `errors`, `extend`, `gallery`, `stability` and `sweeps` are there too, and
-what makes own activations, losses, rules and methods known by name.
+Heavy modules load when a name is first used.
 """
 
 from __future__ import annotations
@@ -34,9 +34,12 @@ if TYPE_CHECKING:
         single_index,
         stability,
         sweeps,
+        types,
     )
     from twolayer.analysis.drift_parts import rates
     from twolayer.analysis.escape import escape_time
+    from twolayer.analysis.exponents import analyse
+    from twolayer.analysis.learnable import learnable
     from twolayer.analysis.optimal_lr import optimal_lr
     from twolayer.analysis.phases import phase_diagram
     from twolayer.analysis.protocols.optimise import optimise
@@ -52,8 +55,7 @@ if TYPE_CHECKING:
     from twolayer.files.results import load, save
     from twolayer.files.zoo import zoo
     from twolayer.functions.activation import register_activation
-    from twolayer.functions.exponents import analyse
-    from twolayer.functions.target import Teacher
+    from twolayer.functions.target import Target, Teacher
     from twolayer.gaussian.moments import moments
     from twolayer.methods.chain import Chain
     from twolayer.methods.dmft.method import DMFT
@@ -64,7 +66,7 @@ if TYPE_CHECKING:
     from twolayer.methods.population import Population
     from twolayer.methods.sde import SDE
     from twolayer.methods.vectors import Vectors
-    from twolayer.numerics.errors import InputError as InputError
+    from twolayer.numerics.errors import InputError
     from twolayer.running.compare import compare
     from twolayer.running.rerun import rerun
     from twolayer.running.solve import solve
@@ -74,9 +76,9 @@ if TYPE_CHECKING:
     from twolayer.task.algorithm import SGD
     from twolayer.task.inputs import Inputs
     from twolayer.task.losses import register_loss
-    from twolayer.task.method import Until as Until
-    from twolayer.task.method import register_method
+    from twolayer.task.method import Until, register_method
     from twolayer.task.overlaps import Overlaps
+    from twolayer.task.particles import Particles
     from twolayer.task.problem import Problem
     from twolayer.task.rules import register_rule
     from twolayer.task.scaling import d
@@ -100,8 +102,9 @@ _HOME = {
     "cite": "files.papers",
     **dict.fromkeys(("load", "save"), "files.results"),
     "zoo": "files.zoo",
-    "analyse": "functions.exponents",
-    "Teacher": "functions.target",
+    "analyse": "analysis.exponents",
+    "learnable": "analysis.learnable",
+    **dict.fromkeys(("Target", "Teacher"), "functions.target"),
     "moments": "gaussian.moments",
     "Chain": "methods.chain",
     "DMFT": "methods.dmft.method",
@@ -127,6 +130,7 @@ _HOME = {
     "Inputs": "task.inputs",
     "Until": "task.method",
     "Overlaps": "task.overlaps",
+    "Particles": "task.particles",
     "Problem": "task.problem",
     "d": "task.scaling",
 }
@@ -146,6 +150,7 @@ NAMESPACES = (
     "single_index",
     "stability",
     "sweeps",
+    "types",
 )
 
 __all__ = [
@@ -155,14 +160,18 @@ __all__ = [
     "SGD",
     "Chain",
     "GiantSteps",
+    "InputError",
     "Inputs",
     "Map",
     "MeanField",
     "Overlaps",
+    "Particles",
     "Population",
     "Problem",
     "Stage",
+    "Target",
     "Teacher",
+    "Until",
     "Vectors",
     "about",
     "analyse",
@@ -171,11 +180,15 @@ __all__ = [
     "compare",
     "critical_lr",
     "d",
+    "errors",
     "escape",
     "escape_time",
     "explore",
+    "extend",
     "fixed_points",
+    "gallery",
     "layers",
+    "learnable",
     "load",
     "mean_field",
     "moments",
@@ -186,6 +199,10 @@ __all__ = [
     "pure",
     "rates",
     "recovery",
+    "register_activation",
+    "register_loss",
+    "register_method",
+    "register_rule",
     "relu",
     "rerun",
     "rules",
@@ -194,9 +211,12 @@ __all__ = [
     "single_index",
     "solve",
     "solve_stages",
+    "stability",
     "support",
     "sweep",
+    "sweeps",
     "thresholds",
+    "types",
     "weak_recovery",
     "zoo",
 ]

@@ -1,4 +1,6 @@
-"""What own activations, losses, targets, rules, laws and methods are made of, and what makes them known by name."""
+"""What own activations, losses, targets, rules, laws and methods are made of, and what
+makes them known by name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Layer by layer: ridge fits of the second layer on top of a first one that has been trained."""
+"""Layer by layer: ridge fits of the second layer on top of a first one that has been
+trained.
+"""
 
 from __future__ import annotations
 

@@ -1,15 +1,22 @@
-"""The floor for JAX users: the same equations as pure functions, for `jit`, `vmap` and `grad`.
+"""The floor for JAX users: the same equations as pure functions, for `jit`, `vmap` and
+`grad`.
 
-    averages(problem, loss)(Ω)                psi, phi, chi, second, excess_risk       gaussian/
-    vector_field(problem, algorithm)(Ω)       dΩ/dt                                    equations/optimiser_step.py
+    averages(problem, loss)(Ω)                psi, phi, chi, second, excess_risk
+        gaussian/
+    vector_field(problem, algorithm)(Ω)       dΩ/dt
+        equations/optimiser_step.py
     integrate(field, Ω, times)                Ω(t)
-    increment(problem, algorithm)(λ, λ*, ξ)   g and e σ(λ) of single samples           equations/increment_kernel.py
-    mean_step(problem, algorithm, dim)(Ω)     E[Ω after a step]                        equations/mean_step.py
-    chain_step(problem, algorithm, dim)       Ω after a step, from its normals         equations/orthogonal.py
+    increment(problem, algorithm)(λ, λ*, ξ)   g and e σ(λ) of single samples
+        equations/increment_kernel.py
+    mean_step(problem, algorithm, dim)(Ω)     E[Ω after a step]
+        equations/mean_step.py
+    chain_step(problem, algorithm, dim)       Ω after a step, from its normals
+        equations/orthogonal.py
 
-`solve` stands on these functions. Functions and widths are fixed when one of them is made, on the host; numbers are
-data: learning rates, noise levels, overlaps and second layers may be traced, mapped over and differentiated. They need
-double precision: ``jax.config.update("jax_enable_x64", True)``.
+`solve` stands on these functions. Functions and widths are fixed when one of them is
+made, on the host; numbers are data: learning rates, noise levels, overlaps and second
+layers may be traced, mapped over and differentiated. They need double precision:
+``jax.config.update("jax_enable_x64", True)``.
 """
 
 from __future__ import annotations
@@ -44,8 +51,9 @@ from twolayer.equations.state import Overlap
 from twolayer.gaussian.engines import Engine, adapt, select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.single_samples import rows_of
-from twolayer.gaussian.step_fluctuations import StepNodes
+from twolayer.gaussian.step_fluctuations import StepSamples
 from twolayer.numerics.arguments import finite_array
+from twolayer.numerics.compilation import refuse_wrong_version
 from twolayer.numerics.errors import (
     InputError,
     Refused,
@@ -80,6 +88,9 @@ __all__ = [
     "vector_field",
 ]
 
+# callers switch double precision on themselves, where others are asked
+refuse_wrong_version()
+
 
 MODES = ("reverse", "forward")
 
@@ -94,7 +105,8 @@ def _engine(problem: Problem, loss: Loss | str, at: Overlaps | None) -> Engine:
     problem.require_isotropic("tl.pure")
     if not jax.config.read("jax_enable_x64"):  # type: ignore[no-untyped-call]
         raise InputError(
-            "tl.pure needs double precision: call jax.config.update('jax_enable_x64', True) first."
+            "tl.pure needs double precision: call jax.config.update('jax_enable_x64',"
+            " True) first."
         )
     if at is None:
         return select(problem, loss).engine
@@ -163,7 +175,8 @@ def averages(
 
 
 class VectorField(eqx.Module):
-    """The right-hand side of the limit d → ∞: an engine, and what the step makes of its averages.
+    """The right-hand side of the limit d → ∞: an engine, and what the step makes of its
+    averages.
 
     Called with overlaps it returns their rates of change; diffrax calls `rate`.
 
@@ -178,9 +191,11 @@ class VectorField(eqx.Module):
     form : Form
         What fixes the compiled code: geometry, momentum, which layers move.
     noisy : bool
-        Whether the term of second order in lr is there; it is not in the regime of gradient flow.
+        Whether the term of second order in lr is there; it is not in the regime of
+        gradient flow.
     blocks : Blocks, optional
-        Variances and sizes of the blocks of the inputs; overlaps then have an axis for them.
+        Variances and sizes of the blocks of the inputs; overlaps then have an axis for
+        them.
 
     Examples
     --------
@@ -311,7 +326,9 @@ def field_with(
     limit: Limit | None = None,
     blocks: Blocks | None = None,
 ) -> VectorField:
-    """The right-hand side with a given engine; the limit is that of the regime, or another one."""
+    """The right-hand side with a given engine; the limit is that of the regime, or
+    another one.
+    """
     regime = regime_of(algorithm)
     noisy = limit is not None or regime.noise > 0
     limit = as_data(
@@ -347,8 +364,9 @@ def integrate(
     max_steps : int
         Steps of the integrator, beyond which the run fails.
     mode : str
-        How the result may be differentiated: ``"reverse"`` (`jax.grad`, `jax.vjp`) or ``"forward"`` (`jax.jvp`,
-        `jax.jacfwd`), which is also the fastest where nothing is differentiated.
+        How the result may be differentiated: ``"reverse"`` (`jax.grad`, `jax.vjp`) or
+        ``"forward"`` (`jax.jvp`, `jax.jacfwd`), which is also the fastest where nothing
+        is differentiated.
 
     Returns
     -------
@@ -389,9 +407,9 @@ def integrate(
         y0=field.state(start),
         saveat=diffrax.SaveAt(ts=times),
         stepsize_controller=diffrax.PIDController(rtol=rtol, atol=rtol * 1e-2),
-        adjoint=diffrax.ForwardMode()
-        if forward
-        else diffrax.RecursiveCheckpointAdjoint(),
+        adjoint=(
+            diffrax.ForwardMode() if forward else diffrax.RecursiveCheckpointAdjoint()
+        ),
         max_steps=positive_integer("max_steps", max_steps),
     )
     path = solution.ys
@@ -399,7 +417,8 @@ def integrate(
 
 
 class Increment(eqx.Module):
-    """Fields and noise of samples → what they do to the two layers; what `increment` returns.
+    """Fields and noise of samples → what they do to the two layers; what `increment`
+    returns.
 
     Attributes
     ----------
@@ -426,13 +445,16 @@ class Increment(eqx.Module):
         noise: Float[Array, " n"],
         a: Float[Array, " p"] | None = None,
     ) -> Push:
-        """G and e σ(λ), (n, p) each, from λ, λ* and the normals ξ of the label noise. Cost O(n p)."""
+        """G and e σ(λ), (n, p) each, from λ, λ* and the normals ξ of the label noise.
+        Cost O(n p).
+        """
         sample = Sample(student, target, self.kernel.labels.spoil(noise, self.noise))
         return self.kernel.push(sample, jnp.asarray(self.layer if a is None else a))
 
 
 def increment(problem: Problem, algorithm: SGD) -> Increment:
-    """What single samples do to the weights: g of the first layer and e σ(λ) of the second.
+    """What single samples do to the weights: g of the first layer and e σ(λ) of the
+    second.
 
     Parameters
     ----------
@@ -451,8 +473,8 @@ def increment(problem: Problem, algorithm: SGD) -> Increment:
     expect(SGD, "algorithm", algorithm).check_constant("tl.pure.increment")
     if algorithm.rule is not None and (algorithm.rule.relabels or algorithm.rule.draws):
         raise InputError(
-            f"Argument `rule` must be a function of the samples for tl.pure.increment, but got {algorithm.rule}, which "
-            "draws random numbers."
+            "Argument `rule` must be a function of the samples for tl.pure.increment,"
+            f" but got {algorithm.rule}, which draws random numbers."
         )
     return Increment(kernel_of(problem, algorithm), problem.a(), problem.noise)
 
@@ -517,7 +539,8 @@ def mean_step(
     Parameters
     ----------
     problem, algorithm : Problem, SGD
-        Noise, momentum, decay and the coefficient of lr may be traced, and that of batch where dim is None.
+        Noise, momentum, decay and the coefficient of lr may be traced, and that of
+        batch where dim is None.
     dim : int, optional
         d; None for the limit of batches n_b = α d with lr of order one.
     at : Overlaps, optional
@@ -539,12 +562,13 @@ def mean_step(
     if reason is not None:
         raise Refused("mean_step", reason)
     form = form_of(algorithm)
-    nodes, terms = None, Terms()
+    samples, terms = None, Terms()
     if dim is None:
         if regime_of(algorithm).name != "giant steps":
             raise Refused(
                 "mean_step",
-                "as d → ∞ steps are of order one only for lr = O(1) and batches of order d",
+                "as d → ∞ steps are of order one only for lr = O(1) and batches of"
+                " order d",
             )
         batch = algorithm.batch
         weights = Weights(
@@ -557,17 +581,18 @@ def mean_step(
         n_b = algorithm.batch_at(dim)
         weights = Weights(dim / n_b, 1 / n_b, True, problem.noise)
         terms = Terms(finite=True, ratio=form.normalises and not form.carries)
-        nodes = StepNodes.of(problem, algorithm)
+        samples = StepSamples.of(problem, algorithm)
     rates = as_data(coefficients_of(algorithm, problem.divisor, dim))
     engine = _engine(problem, algorithm.drive, at)
     return Mean(
-        MeanStep(engine, rates, weights, problem.P, form, terms, nodes, None),
+        MeanStep(engine, rates, weights, problem.P, form, terms, samples, None),
         problem.a(),
     )
 
 
 class ChainStep(eqx.Module):
-    """One step of SGD in d dimensions on its overlaps, exact in law; what `chain_step` returns.
+    """One step of SGD in d dimensions on its overlaps, exact in law; what `chain_step`
+    returns.
 
     Attributes
     ----------
@@ -615,7 +640,9 @@ class ChainStep(eqx.Module):
         )
 
     def __call__(self, state: Memory, normals: Float[Array, " draws"]) -> Memory:
-        """The state after one step, from normals (draws,). Cost O(n_b p (p + k) + p³)."""
+        """The state after one step, from normals (draws,). Cost O(n_b p (p + k) +
+        p³).
+        """
         at, own = self.at, self.at.batch * self.at.width
         sums = batch_sums(
             at, self.frame, state.now, normals[:own].reshape(at.batch, at.width)
@@ -638,7 +665,8 @@ class ChainStep(eqx.Module):
 
 
 def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
-    """One step of SGD in d dimensions that carries only the overlaps, exact in law, as a function of its normals.
+    """One step of SGD in d dimensions that carries only the overlaps, exact in law, as
+    a function of its normals.
 
     Parameters
     ----------
@@ -675,7 +703,8 @@ def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
     least = p * (1 + form.copies) + L.shape[1]
     if dim < least:
         raise InputError(
-            f"Argument `dim` must be at least {least} for {p} neurons, but got {dim}; use solve and Chain."
+            f"Argument `dim` must be at least {least} for {p} neurons, but got {dim};"
+            " use solve and Chain."
         )
     columns = p * form.copies
     factor = GramFactor(min(p, batch), dim - L.shape[1] - columns)

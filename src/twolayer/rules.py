@@ -1,4 +1,6 @@
-"""Update rules for ``SGD(rule=…)``: what is made of the gradients of samples, or of their mean."""
+"""Update rules for ``SGD(rule=…)``: what is made of the gradients of samples, or of
+their mean.
+"""
 
 from __future__ import annotations
 

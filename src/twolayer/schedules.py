@@ -1,4 +1,6 @@
-"""Schedules of learning rates and batches, multiplied onto laws: ``0.2 / d * schedules.cosine(horizon=5)``."""
+"""Schedules of learning rates and batches, multiplied onto laws: ``0.2 / d *
+schedules.cosine(horizon=5)``.
+"""
 
 from __future__ import annotations
 

@@ -11,16 +11,16 @@ import io
 import os
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from twolayer.cli.stopping import listen
-from twolayer.numerics.compilation import expect
-from twolayer.numerics.errors import InputError, RunFailed, closest, short
+from twolayer.numerics.columns import WIDTH
+from twolayer.numerics.compilation import CacheWarning, expect
+from twolayer.numerics.errors import InputError, RunFailed, closest, cut, short
 
 __all__ = ["COMMANDS", "WIDTH", "Parser", "command_of", "main", "usage"]
-
-WIDTH = 79  # columns of everything that is printed
 
 COMMANDS = {
     "analyse": "exponents, leap and staircase of a target",
@@ -47,7 +47,9 @@ COMMANDS = {
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse that reports in one line, lets `main` choose the exit code, and shows examples under its help."""
+    """argparse that reports in one line, lets `main` choose the exit code, and shows
+    examples under its help.
+    """
 
     def __init__(self, name: str, examples: Sequence[tuple[str, str]] = ()) -> None:
         about = COMMANDS[name]
@@ -63,11 +65,14 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """One sentence, with where to look."""
-        raise InputError(f"{self.prog}: {message}. See '{self.prog} --help'.")
+        # argparse writes values as they were given
+        told = re.sub(r"\S{80,}", lambda long: cut(long[0]), message)
+        raise InputError(f"{self.prog}: {told}. See '{self.prog} --help'.")
 
     def read(self, argv: list[str]) -> argparse.Namespace:
         """Parse; unknown flags are named with the nearest known one."""
-        # no command has flags of one dash, so that a formula may begin with a minus sign
+        # no command has flags of one dash, so that a formula may begin with a minus
+        # sign
         args, rest = self.parse_known_args(
             [f" {a}" if re.match("-[^-]", a) and a != "-h" else a for a in argv]
         )
@@ -79,7 +84,8 @@ class Parser(argparse.ArgumentParser):
                 )
             kind = "flag" if word.startswith("-") else "argument"
             self.error(
-                f"unknown {kind} {short(word)}{closest(word, self._option_string_actions)}"
+                f"unknown {kind}"
+                f" {short(word)}{closest(word, self._option_string_actions)}"
             )
         return args
 
@@ -91,7 +97,8 @@ def _examples(examples: Sequence[tuple[str, str]]) -> str:
 
 
 def command_of(name: str) -> tuple[Parser, Any]:
-    """The parser of a command and its module, which has ``EXAMPLES``, ``add_arguments`` and ``run``.
+    """The parser of a command and its module, which has ``EXAMPLES``, ``add_arguments``
+    and ``run``.
 
     Examples
     --------
@@ -109,12 +116,11 @@ def usage() -> str:
     width = max(map(len, COMMANDS))
     rows = "\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items())
     return (
-        "usage: twolayer COMMAND [arguments]\n\n"
-        "Exact learning dynamics of two-layer neural networks: theory and simulation\n"
-        "side by side.\n\n"
-        f"commands:\n{rows}\n\n"
-        "'twolayer COMMAND --help' shows the arguments of a command with examples,\n"
-        "'twolayer help' the pages. Exit code 0: done, 1: the run failed, 2: bad input.\n"
+        "usage: twolayer COMMAND [arguments]\n\nExact learning dynamics of two-layer"
+        " neural networks: theory and simulation\nside by"
+        f" side.\n\ncommands:\n{rows}\n\n'twolayer COMMAND --help' shows the arguments"
+        " of a command with examples,\n'twolayer help' the pages. Exit code 0: done,"
+        " 1: the run failed, 2: bad input.\n"
     )
 
 
@@ -131,7 +137,8 @@ def _dispatch(argv: list[str]) -> int:
     if name not in COMMANDS:
         known = ", ".join(COMMANDS)
         raise InputError(
-            f"Unknown command {short(name)}{closest(name, COMMANDS)}; commands are {known}."
+            f"Unknown command {short(name)}{closest(name, COMMANDS)}; commands are"
+            f" {known}."
         )
     expect()
     parser, command = command_of(name)
@@ -139,12 +146,14 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def script() -> int:
-    """The console command; a request to end is heard like Ctrl-C, so that what is finished is kept."""
+    """The console command; a request to end is heard like Ctrl-C, so that what is
+    finished is kept.
+    """
     listen()
     code = main()
     if code == 1:
-        # compiled code of an interrupted run may still be at work, and crashes when the interpreter is taken down
-        # under it; everything that has to be on disk is there
+        # compiled code of an interrupted run may still be at work, and crashes when the
+        # interpreter is taken down under it; everything that has to be on disk is there
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(code)
@@ -159,7 +168,9 @@ def main(argv: list[str] | None = None) -> int:
                 errors="replace"
             )  # Greek letters on a terminal that has none
     try:
-        code = _dispatch(sys.argv[1:] if argv is None else argv)
+        with warnings.catch_warnings():
+            _tell_of_the_cache()
+            code = _dispatch(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
         return code
     except InputError as error:
@@ -183,6 +194,21 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     except OSError as error:  # a full disk
         return _fail(f"{error}: make room, or write elsewhere with --out.", 1)
+
+
+def _tell_of_the_cache() -> None:
+    """Show the warning that compiled code is not kept as one line, and others as Python
+    is told to.
+    """
+    other = warnings.showwarning
+
+    def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, CacheWarning):
+            print(f"twolayer: {message}", file=sys.stderr)
+        else:
+            other(message, category, *place, **more)
+
+    warnings.showwarning = show
 
 
 def _fail(message: str, code: int) -> int:

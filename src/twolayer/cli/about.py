@@ -54,7 +54,10 @@ def run(args: argparse.Namespace) -> int:
     verdict = f"Trust here: {trusted}."
     if not all(one.right for one in found):
         doubtful = ", ".join(sorted(wrong)) or "files"
-        verdict += f" Do not trust: {doubtful}; try other versions (pip install -U twolayer), or another device."
+        verdict += (
+            f" Do not trust: {doubtful}; try other versions (pip install -U twolayer),"
+            " or another device."
+        )
     told = {
         **facts,
         "checks": [{**dataclasses.asdict(one), "right": one.right} for one in found],

@@ -5,15 +5,31 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from twolayer.cli.common import add_common, check_figure, drawn, fold, idle
+from twolayer.cli.common import (
+    add_common,
+    add_gram,
+    check_figure,
+    drawn,
+    fold,
+    gram_of,
+    idle,
+)
 
 if TYPE_CHECKING:
-    from twolayer.numerics.arguments import Json
+    from twolayer.numerics.arguments import Json, Options
     from twolayer.task.inputs import Inputs
 
 EXAMPLES = (
     ("twolayer analyse 'z1 + z1*z2'", "exponents, and what is learned at which step"),
     ("twolayer analyse 'He3(z1)' --activation relu", "the staircase of an activation"),
+    (
+        "twolayer analyse 'He3(z1)' --rule 'clip(0.5)'",
+        "what clipped gradients see of it",
+    ),
+    (
+        "twolayer analyse 'z1 + He3(z2)' --gram '[[1, 0.6], [0.6, 1]]'",
+        "directions that overlap",
+    ),
     (
         "twolayer analyse 'He2(z1)' --inputs '{variances = [4, 1], dims = [9, 90]}'",
         "with the effective dimension",
@@ -32,11 +48,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--activation", metavar="NAME", help="show its staircase too, such as relu"
     )
     parser.add_argument(
+        "--loss", metavar="NAME", help="of these staircases, such as 'huber(0.5)'"
+    )
+    parser.add_argument(
+        "--rule", metavar="RULE", help="what is made of gradients, such as 'clip(0.5)'"
+    )
+    parser.add_argument(
         "--directions",
         type=int,
         metavar="K",
         help="directions, where the formula has fewer",
     )
+    add_gram(parser)
     parser.add_argument(
         "--inputs",
         metavar="TABLE",
@@ -55,23 +78,28 @@ def run(args: argparse.Namespace) -> int:
             args,
             "with --latex, which prints the formula alone",
             "--activation",
+            "--loss",
+            "--rule",
+            "--gram",
             "--inputs",
             "--json",
         )
     check_figure(args.out)
+    from twolayer.analysis.exponents import analyse
     from twolayer.functions.activation import Activation
-    from twolayer.functions.exponents import analyse
 
     sigma = args.activation
     if sigma is not None:
         Activation.of(sigma)
-    result = analyse(args.target, args.directions, _inputs(args.inputs))
-    fresh, reused = result.staircase(sigma), result.staircase(sigma, reuse=True)
-    more = (
-        ""
-        if sigma is None
-        else f"\nfresh, {sigma:<16}{fresh}\nreused, {sigma:<15}{reused}"
+    gram = gram_of(args.gram)
+    result = analyse(args.target, args.directions, _inputs(args.inputs), gram)
+    push: Options = {"loss": args.loss or "squared", "rule": args.rule}
+    fresh = result.staircase(sigma, **push)
+    reused = result.staircase(sigma, reuse=True, **push)
+    words = ", ".join(
+        word for word in (sigma, args.loss, args.rule) if word is not None
     )
+    more = f"\nfresh, {words:<16}{fresh}\nreused, {words:<15}{reused}" if words else ""
     values: Json = {
         "target": result.target.name,
         "latex": result.latex,
@@ -92,6 +120,8 @@ def run(args: argparse.Namespace) -> int:
             ",".join(map(str, alpha)): c for alpha, c in result.hermite.items()
         },
     }
+    if args.gram is not None:
+        values["frame"] = result.frame
     if args.inputs is not None:
         values |= {
             "effective_fraction": result.effective_fraction,

@@ -58,7 +58,8 @@ def _of_results(what: list[str], style: str) -> str:
     other = next((x for x in what if Path(x).suffix not in ("", ".nc", ".zarr")), None)
     if other is not None:
         raise InputError(
-            f"Argument `what` must be a result (.nc), a store (.zarr) or a method, but got {other!r}."
+            "Argument `what` must be a result (.nc), a store (.zarr) or a method, but"
+            f" got {other!r}."
         )
     whole = [load(x) if Path(x).suffix else method_by_name(x, 1, {}) for x in what]
     return cite(*whole, style=style)

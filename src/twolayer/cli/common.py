@@ -6,14 +6,13 @@ import argparse
 import json
 import math
 import sys
-import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twolayer.cli import WIDTH
+from twolayer.numerics.columns import fold, folded, wrapped
 from twolayer.numerics.errors import InputError, short
 from twolayer.numerics.writing import FIGURES, check_writable, named, write_atomically
 
@@ -27,14 +26,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHANGE",
+    "PART",
     "add_common",
     "add_dry_run",
+    "add_gram",
     "check_figure",
     "check_report",
     "drawn",
     "emit",
     "fold",
     "folded",
+    "gram_of",
     "idle",
     "keep",
     "one_line_warnings",
@@ -47,6 +49,8 @@ __all__ = [
 ]
 
 DATA = (".json", ".txt")
+PART = ".part.nc"
+"""What is finished of a comparison that lasts has this suffix."""
 
 
 def add_common(
@@ -55,7 +59,9 @@ def add_common(
     seed: str | None = None,
     change: str | None = None,
 ) -> None:
-    """The flags that commands share, with what they mean here: --out, --json, and --seed and --set where they act."""
+    """The flags that commands share, with what they mean here: --out, --json, and
+    --seed and --set where they act.
+    """
     parser.add_argument("--out", metavar="PATH", help=out)
     if seed is not None:
         parser.add_argument("--seed", type=int, metavar="N", help=seed)
@@ -89,6 +95,29 @@ def add_force(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_gram(parser: argparse.ArgumentParser) -> None:
+    """--gram, the covariance of the target's fields."""
+    parser.add_argument(
+        "--gram",
+        metavar="P",
+        help="Gram matrix of the target's directions, such as [[1, 0.6], [0.6, 1]]",
+    )
+
+
+def gram_of(text: str | None) -> list[list[float]] | None:
+    """The matrix that was given; what it is no number or no matrix of is refused where
+    the target is known.
+    """
+    if text is None:
+        return None
+    from twolayer.files.taskfile import assign
+
+    document: Json = {}
+    assign(document, f"gram={text}")
+    found: list[list[float]] = document["gram"]
+    return found
+
+
 def idle(args: argparse.Namespace, why: str, *flags: str) -> None:
     """Refuse flags that were given and would do nothing."""
     for flag in flags:
@@ -98,7 +127,9 @@ def idle(args: argparse.Namespace, why: str, *flags: str) -> None:
 
 
 def task_of(args: argparse.Namespace, **flags: str) -> TaskFile:
-    """Read the task file; flags such as dim="run.dim" stand for a key and win over the file and --set."""
+    """Read the task file; flags such as dim="run.dim" stand for a key and win over the
+    file and --set.
+    """
     from twolayer.files.taskfile import read_task
 
     given = [
@@ -110,19 +141,23 @@ def task_of(args: argparse.Namespace, **flags: str) -> TaskFile:
 
 
 def tell(args: argparse.Namespace, text: str, values: Json) -> None:
-    """Print the text, or the values as JSON, and write the same to --out if that is given; .json is always JSON."""
+    """Print the text, or the values as JSON, and write the same to --out if that is
+    given; .json is always JSON.
+    """
     files = []
     if args.out is not None:
         path, data = Path(args.out), args.json or Path(args.out).suffix == ".json"
         check_writable(path, "--out")
         shown = as_json(values) if data else text
-        write_atomically(path, lambda file: file.write_text(f"{shown}\n", "utf-8"))
+        write_atomically(path, f"{shown}\n")
         files = [str(path)]
     say(args, text, values, files)
 
 
 def say(args: argparse.Namespace, text: str, values: Json, files: list[str]) -> None:
-    """Print the text and which files were written, or the values and their names as JSON."""
+    """Print the text and which files were written, or the values and their names as
+    JSON.
+    """
     if args.json:
         emit({**values, **({"files": files} if files else {})})
         return
@@ -139,7 +174,9 @@ def wrote(files: list[str]) -> None:
 def drawn(
     args: argparse.Namespace, text: str, values: Json, draw: Callable[[Any], Figure]
 ) -> None:
-    """As `tell`; a --out that names a figure is drawn instead, with the module `plot`."""
+    """As `tell`; a --out that names a figure is drawn instead, with the module
+    `plot`.
+    """
     if args.out is None or Path(args.out).suffix not in FIGURES:
         tell(args, text, values)
         return
@@ -157,68 +194,10 @@ def _check_out(out: str | None, known: tuple[str, ...]) -> None:
     if out is not None:
         if Path(out).suffix not in known:
             raise InputError(
-                f"--out must end in {', '.join(known[:-1])} or {known[-1]}, but got {short(out)}."
+                f"--out must end in {', '.join(known[:-1])} or {known[-1]}, but got"
+                f" {short(out)}."
             )
         check_writable(Path(out), "--out")
-
-
-def fold(text: str, first: str = "", then: str = "") -> str:
-    """Text within the width of a terminal, its lines led by ``first`` and ``then``; "k = 1" is not taken apart.
-
-    Examples
-    --------
-    >>> print(
-    ...     fold(
-    ...         "the second Hermite polynomial, with unit leading coefficient, where k = 1",
-    ...         then="  ",
-    ...     )
-    ... )
-    the second Hermite polynomial, with unit leading coefficient, where k = 1
-    """
-    together = text.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
-    lines = textwrap.wrap(
-        together,
-        WIDTH,
-        initial_indent=first,
-        subsequent_indent=then,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
-
-
-def folded(text: str, then: str = "    ") -> str:
-    """Every line of a text within the width of a terminal."""
-    return "\n".join(
-        fold(line, then=then) if len(line) > WIDTH else line
-        for line in text.splitlines()
-    )
-
-
-def wrapped(rows: Iterable[tuple[str, str]], gap: int = 2) -> str:
-    """Two columns within the width of a terminal; what is too long goes on below its own column.
-
-    Examples
-    --------
-    >>> print(
-    ...     wrapped(
-    ...         [
-    ...             (
-    ...                 "He2",
-    ...                 "the second Hermite polynomial, with unit leading coefficient, "
-    ...                 * 2,
-    ...             )
-    ...         ]
-    ...     )
-    ... )
-    He2  the second Hermite polynomial, with unit leading coefficient, the second
-         Hermite polynomial, with unit leading coefficient,
-    """
-    listed = list(rows)
-    width = max((len(name) for name, _ in listed), default=0) + gap
-    return "\n".join(
-        fold(text, f"{name:<{width}}", " " * width) for name, text in listed
-    )
 
 
 def emit(values: Json) -> None:
@@ -232,7 +211,9 @@ def as_json(values: Json) -> str:
 
 
 def _plain(value: object) -> Any:
-    """Python values for JSON, which knows no NaN: numbers that are not finite become null."""
+    """Python values for JSON, which knows no NaN: numbers that are not finite become
+    null.
+    """
     if isinstance(value, dict):
         return {str(k): _plain(v) for k, v in value.items()}
     if hasattr(value, "tolist"):
@@ -243,7 +224,9 @@ def _plain(value: object) -> Any:
 
 
 def output_base(out: str | None, default: str) -> Path:
-    """The name of the results; checked before any work is done. The default folder is made by `keep`."""
+    """The name of the results; checked before any work is done. The default folder is
+    made by `keep`.
+    """
     base = Path("results") / default if out is None else Path(out)
     check_writable(named(base, ".nc"), "--out", make_folder=out is None)
     return base
@@ -255,7 +238,8 @@ def check_figure(out: str | None) -> None:
 
 
 def keep(result: xr.Dataset | Comparison, base: Path, figure: bool = True) -> list[str]:
-    """Write a result of `solve` or `compare` and its figure, BASE.nc and BASE.png; returns the names of the files.
+    """Write a result of `solve` or `compare` and its figure, BASE.nc and BASE.png;
+    returns the names of the files.
 
     The figure has the format of BASE where that ends in one.
     """
@@ -265,6 +249,9 @@ def keep(result: xr.Dataset | Comparison, base: Path, figure: bool = True) -> li
 
     base.parent.mkdir(exist_ok=True)
     files = [save(result, named(base, ".nc"))]
+    named(base, PART).unlink(
+        missing_ok=True
+    )  # of a comparison to this name, killed before
     if figure:
         picture = (
             plot.compare(result)
@@ -281,11 +268,14 @@ def keep(result: xr.Dataset | Comparison, base: Path, figure: bool = True) -> li
 
 @contextmanager
 def one_line_warnings() -> Iterator[None]:
-    """Warnings of the package as one line each on standard error; those of others as Python is told to."""
+    """Warnings of the package as one line each on standard error; those of others as
+    Python is told to.
+    """
     from twolayer.loops.windows import CostWarning
     from twolayer.running.solve import AccuracyWarning, DivergenceWarning
+    from twolayer.running.witness import WitnessWarning
 
-    ours = (AccuracyWarning, CostWarning, DivergenceWarning)
+    ours = (AccuracyWarning, CostWarning, DivergenceWarning, WitnessWarning)
 
     def show(message: Any, category: type[Warning], *place: Any, **__: object) -> None:
         if issubclass(category, ours):

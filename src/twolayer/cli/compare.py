@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import sys
 import time
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from twolayer.cli.common import (
     CHANGE,
+    PART,
     add_common,
     add_dry_run,
     add_force,
@@ -54,7 +56,6 @@ EXAMPLES = (
     ),
     ("twolayer compare task.toml --dry-run", "what it would take"),
 )
-PART = ".part.nc"
 PATIENCE = 1.0  # seconds before what is finished is worth a file
 
 
@@ -72,7 +73,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         metavar="ROWS",
-        help="run SGD over these rows: .npz with X, y and if known W_star, or .csv with columns x_1, …, x_d, y",
+        help=(
+            "run SGD over these rows: .npz with X, y and if known W_star, or .csv with"
+            " columns x_1, …, x_d, y"
+        ),
     )
     add_dry_run(parser)
     add_force(parser)
@@ -85,11 +89,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare, write data and figure, print the table; exit code 1 if a method has no seed left."""
+    """Compare, write data and figure, print the table; exit code 1 if a method has no
+    seed left.
+    """
     task = task_of(args, dim="run.dim", seed="run.seed")
     if task.table.run.until is not None:
         raise InputError(
-            f"{task.name}: compare follows all methods to the same end: leave out `run.until`, or use solve."
+            f"{task.name}: compare follows all methods to the same end: leave out"
+            " `run.until`, or use solve."
         )
     from twolayer.numerics.errors import Interrupted
     from twolayer.running.compare import compare
@@ -123,21 +130,21 @@ def run(args: argparse.Namespace) -> int:
             )
     except Interrupted as stop:
         (path,) = keep(stop.result, base, figure=False)
-        named(base, PART).unlink(missing_ok=True)
         done_so_far = ", ".join(stop.result.results)
         print(
-            f"interrupted; {done_so_far} so far are in {path}: draw them with 'twolayer plot {path}'"
+            f"interrupted; {done_so_far} so far are in {path}: draw them with 'twolayer"
+            f" plot {path}'"
         )
         return 1
-    files = keep(done, base)
-    named(base, PART).unlink(missing_ok=True)
-    return report(done, files, args.json)
+    return report(done, keep(done, base), args.json)
 
 
 def _over_rows(
     task: TaskFile, algorithm: object, words: list[str] | None, path: str
 ) -> tuple[Problem, list[Method], Overlaps]:
-    """The Gaussian surrogate of rows, the methods at their dimension with SGD over the rows, and a random start."""
+    """The Gaussian surrogate of rows, the methods at their dimension with SGD over the
+    rows, and a random start.
+    """
     from twolayer.files.data_rows import read_rows
     from twolayer.methods.vectors import Vectors
     from twolayer.running.surrogate import beside, surrogate
@@ -159,7 +166,8 @@ def _over_rows(
     data, dim = given.method.data, given.method.dim
     if table.run.dim not in (None, dim):
         raise InputError(
-            f"{task.name}: `run.dim` must be {dim}, that of the rows, or left out, but is {table.run.dim}."
+            f"{task.name}: `run.dim` must be {dim}, that of the rows, or left out, but"
+            f" is {table.run.dim}."
         )
     asked = [
         dataclasses.replace(x, data=data) if isinstance(x, Vectors) else x
@@ -174,15 +182,20 @@ def _over_rows(
 
 
 def keeper(base: Path) -> Callable[[Comparison], None]:
-    """Writes what is finished of a comparison that lasts, into BASE.part.nc, for the case that it is killed."""
+    """Writes what is finished of a comparison that lasts, into BASE.part.nc, for the
+    case that it is killed.
+    """
     began = time.monotonic()
 
     def write(done: Comparison) -> None:
         if time.monotonic() - began >= PATIENCE:
             from twolayer.files.results import save
 
-            base.parent.mkdir(exist_ok=True)
-            save(done, named(base, PART))
+            # what is finished lives on in memory, and the disk may have room again at
+            # the end
+            with contextlib.suppress(OSError, MemoryError):
+                base.parent.mkdir(exist_ok=True)
+                save(done, named(base, PART))
 
     return write
 
@@ -210,6 +223,12 @@ def show(done: Comparison) -> None:
     from rich.text import Text
 
     text = Text(str(done))
-    for word, style in (("agree", "green"), ("differ", "red"), ("undecided", "yellow")):
+    styles = {
+        "agree": "green",
+        "differ": "red",
+        "undecided": "yellow",
+        "suspect": "magenta",
+    }
+    for word, style in styles.items():
         text.highlight_regex(rf"(?m)\b{word}$", style)
     Console(file=sys.stdout, soft_wrap=True).print(text)

@@ -1,6 +1,8 @@
-"""``twolayer completion bash``: commands, flags, figures and set-ups, completed by the shell.
+"""``twolayer completion bash``: commands, flags, figures and set-ups, completed by the
+shell.
 
-The script is made from the parsers of the commands, so that it holds what they take and nothing else.
+The script is made from the parsers of the commands, so that it holds what they take and
+nothing else.
 """
 
 from __future__ import annotations
@@ -84,14 +86,16 @@ def entries() -> dict[str, Completion]:
 def bash(known: dict[str, Completion]) -> str:
     """A function for ``complete``; where no word is known, files."""
     cases = "\n".join(
-        f"        {name}) words={shlex.quote(' '.join([*entry.flags, *entry.words]))} ;;"
+        f"        {name})"
+        f" words={shlex.quote(' '.join([*entry.flags, *entry.words]))} ;;"
         for name, entry in known.items()
     )
+    first = shlex.quote(" ".join([*known, "--help", "--version"]))
     return f"""\
 _twolayer() {{
     local current="${{COMP_WORDS[COMP_CWORD]}}" words=""
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W {shlex.quote(" ".join([*known, "--help", "--version"]))} -- "$current"))
+        COMPREPLY=($(compgen -W {first} -- "$current"))
         return
     fi
     case "${{COMP_WORDS[1]}}" in
@@ -115,7 +119,8 @@ def zsh(known: dict[str, Completion]) -> str:
         )
 
     cases = "\n".join(
-        f"        {name}) flags=({listed(entry.flags)}); names=({' '.join(entry.words)}) ;;"
+        f"        {name}) flags=({listed(entry.flags)});"
+        f" names=({' '.join(entry.words)}) ;;"
         for name, entry in known.items()
     )
     return f"""\
@@ -145,7 +150,8 @@ def fish(known: dict[str, Completion]) -> str:
     lines = ["complete -c twolayer -f -n __fish_use_subcommand -l help -l version"]
     for name, text in COMMANDS.items():
         lines.append(
-            f"complete -c twolayer -f -n __fish_use_subcommand -a {name} -d {shlex.quote(text)}"
+            f"complete -c twolayer -f -n __fish_use_subcommand -a {name} -d"
+            f" {shlex.quote(text)}"
         )
     for name, entry in known.items():
         here = f"complete -c twolayer -n '__fish_seen_subcommand_from {name}'"

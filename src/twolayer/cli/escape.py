@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twolayer.cli.common import (
     DATA,
@@ -12,16 +12,16 @@ from twolayer.cli.common import (
     add_dry_run,
     check_report,
     drawn,
-    fold,
     idle,
     one_line_warnings,
-    wrapped,
 )
 from twolayer.cli.solve import told
 from twolayer.numerics.errors import InputError, finite_number, short
 
 if TYPE_CHECKING:
-    from twolayer.numerics.arguments import Json
+    from matplotlib.figure import Figure
+
+    from twolayer.analysis.escape_result import EscapeTime
     from twolayer.task.algorithm import SGD
     from twolayer.task.problem import Problem
 
@@ -37,22 +37,45 @@ EXAMPLES = (
         "passage times with the formulas, drawn",
     ),
     (
+        "twolayer escape --geometry free --train-second-layer --lr 0.05/d",
+        "standard SGD on both layers",
+    ),
+    (
+        "twolayer escape --target 'z1**2 + z2**2' --second-layer 2,2,1",
+        "another target and second layer",
+    ),
+    (
         "twolayer escape --dim 100000 --measure 256 --dry-run",
         "what the runs would take",
     ),
 )
-LEAST, MOST = (
-    0.01,
-    0.03,
-)  # thresholds taken by default: at the best rate wide networks lose 4 % of their risk at most
-LEARNT = 0.99  # of the risk is gone when the target counts as learned
-ROWS = ("annealed", "quenched", "ode", "corrected", "noisy", "from_zero")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Phase retrieval in a few numbers, the dimension and the threshold."""
+    """Phase retrieval in a few numbers or another task, dimension and threshold."""
     parser.add_argument(
-        "--width", default="1", metavar="P", help="neurons, or inf (default 1)"
+        "--target", metavar="FORMULA", help="in z1, z2, … (default z1**2)"
+    )
+    parser.add_argument(
+        "--activation", metavar="NAME", help="of the student (default square)"
+    )
+    parser.add_argument("--width", metavar="P", help="neurons, or inf (default 1)")
+    parser.add_argument(
+        "--second-layer",
+        metavar="A,A,…",
+        help="its values, one for each neuron (default all 1)",
+    )
+    parser.add_argument(
+        "--geometry",
+        default="projected",
+        metavar="NAME",
+        help="projected (default), spherical or free",
+    )
+    parser.add_argument(
+        "--train-second-layer", action="store_true", help="move the second layer, too"
+    )
+    parser.add_argument(
+        "--second-lr", metavar="LAW", help="its learning rate (default: that of both)"
     )
     parser.add_argument(
         "--noise",
@@ -82,12 +105,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--threshold",
         type=float,
         metavar="T",
-        help="T in R = (1 − T) R(0) (default: from 0.01 to 0.03, the least for which the noise of samples is known)",
+        help=(
+            "T in R = (1 − T) R(0) (default: from 0.01 to 0.03 of the plateau, the"
+            " least for which the noise of samples is known)"
+        ),
     )
     parser.add_argument(
         "--ode",
         action="store_true",
-        help="also integrate the ODE from 32 random starts",
+        help="integrate the ODE from 32 random starts (p ≤ 10; else always)",
     )
     parser.add_argument(
         "--measure",
@@ -109,248 +135,167 @@ def _width(text: str) -> float:
         return math.inf
     if not text.strip().isdecimal() or int(text) < 1:
         raise InputError(
-            f"Argument `--width` must be a whole number from 1 on or inf, but got {short(text)}."
+            "Argument `--width` must be a whole number from 1 on or inf, but got"
+            f" {short(text)}."
         )
     return int(text)
+
+
+def _layer(args: argparse.Namespace) -> list[float] | None:
+    """The second layer, whose length is the width where that is not given."""
+    if args.second_layer is None:
+        return None
+    try:
+        values = [float(part) for part in args.second_layer.split(",")]
+    except ValueError:
+        raise InputError(
+            "--second-layer must be numbers with commas between them, but got"
+            f" {short(args.second_layer)}."
+        ) from None
+    if args.width is None:
+        args.width = str(len(values))
+    return values
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the formulas, and the measurement if asked for."""
     check_report(args.out)
-    args.width = _width(args.width)
+    layer = _layer(args)
+    args.width = _width("1" if args.width is None else args.width)
     finite_number(
         "--noise",
         args.noise,
         minimum=0.0,
         accepted="a variance: a finite number, zero or more",
     )
+    if not args.train_second_layer:
+        idle(args, "without --train-second-layer", "--second-lr")
     draws = args.out is not None and not args.out.endswith(DATA)
+    other = (
+        args.target is not None
+        or args.activation is not None
+        or layer is not None
+        or args.geometry != "projected"
+        or args.train_second_layer
+    )
     runs = args.ode or args.measure is not None or draws
     if args.measure is None:
         idle(args, "without --measure: formulas are not run", "--dry-run")
-    if not runs:
+    if not runs and not other:
         idle(args, "without --ode and --measure: the formulas are integrals", "--seed")
-    from twolayer.analysis.escape_formulas import contraction_of, formulas
-
-    if math.isinf(args.width) and (runs or args.lr is not None):
-        flag = (
-            "--ode"
-            if args.ode
-            else "--measure"
-            if args.measure is not None
-            else "--lr"
-            if args.lr
-            else "--out"
-        )
-        raise InputError(
-            f"{flag} needs a finite --width: infinitely many neurons have formulas and --rho alone."
-        )
     if args.rho is not None:
         finite_number("--rho", args.rho, accepted="a positive number")
     if args.lr is not None and args.rho is not None:
         raise InputError(
             "--lr and --rho are two ways to say one thing: leave one of them out."
         )
-    rho = args.rho if args.lr is None else _ratio(args)
-    if args.threshold is None:
-        args.threshold = _threshold(
-            args,
-            1 / (2 * contraction_of(args.width, args.noise)) if rho is None else rho,
+    if math.isinf(args.width):
+        _refuse_infinite(args, other)
+    if not (runs or other) and args.lr is None:
+        from twolayer.analysis.escape_formulas import formulas
+
+        found = formulas(
+            args.width,
+            args.dim,
+            args.threshold,
+            noise=args.noise,
+            rho=args.rho,
+            batch=args.batch,
         )
-    known = formulas(
-        args.width,
-        args.dim,
-        args.threshold,
-        noise=args.noise,
-        rho=rho,
-        batch=args.batch,
-    )
-    times, measured, law = _run(args, known) if runs else (None, None, None)
+        drawn(args, str(found), found.values(), lambda plot: plot.passage(found))
+        return 0
+    problem, algorithm = _task(args, layer)
+    from twolayer.analysis.escape import escape_time, foreseen
+
     if args.dry_run:
-        return int(law or 0)
-    found = {name: getattr(known, name) for name in ROWS}
-    missing, reached = dict(known.missing), 1.0
-    if times is not None:
-        found |= {
-            name: getattr(times, name) for name in ("ode", "ode_error", "corrected")
-        }
-        missing, reached = times.missing, times.reached
-    per = known.steps_per_time
-    values: Json = {
-        "lr": _law(args, known.rho),
-        "optimal_lr": _law(args, known.best_rho),
-        "learning_lr": _learning(args),
-        "largest_lr": _law(args, known.largest_rho),
-        "rho": known.rho,
-        "gain": known.gain,
-        "threshold": args.threshold,
-        "missing": missing,
-        "reached": reached,
-        "time": found,
-        "steps": {
-            name: None if value is None else value * per
-            for name, value in found.items()
-        },
-    }
-    lines = [
-        f"lr         {values['lr']}   (escape below {values['largest_lr']})",
-        f"fewest     steps to escape at {values['optimal_lr']}, to learn at {values['learning_lr']}",
-        f"threshold  R = (1 − {args.threshold:g}) R(0) at d = {args.dim}",
-    ]
-    if args.width > 1:
-        lines.insert(
-            2,
-            f"gain       {known.gain:.4g} times fewer steps than one neuron, each at its best rate",
+        cost = foreseen(
+            problem, algorithm, args.dim, args.threshold, args.measure, args.seed or 0
         )
-    rows = []
-    if found["ode"] is None:
-        missing["ode"] = "it is integrated for several neurons; ask with --ode"
-    for name in ROWS if args.width == 1 else ROWS[:-1]:
-        value = found[name]
-        shown = (
-            f"not given: {missing.get(name, '')}"
-            if value is None
-            else f"t = {value:<9.5g} steps {value * per:.5g}"
+        return told(args, cost)
+    with one_line_warnings():
+        found = escape_time(
+            problem,
+            algorithm,
+            args.dim,
+            args.threshold,
+            seed=args.seed or 0,
+            measure=args.measure,
         )
-        rows.append((name.replace("_", " "), shown))
-    if measured is not None:
-        numbers = (
-            "mean",
-            "standard_error",
-            "median",
-            "mean_steps",
-            "censored",
-            "diverged",
-        )
-        values["chain"] = {name: getattr(measured, name) for name in numbers}
-        rows.append(("chain", f"t = {measured}   steps {measured.mean_steps:.5g}"))
-    lines.append(wrapped([(f"{name:<9}", text) for name, text in rows]))
-    if reached < 0.995:
-        lines.append(
-            fold(f"the ODE reaches the threshold from {reached:.0%} of the starts")
-        )
-    title = _title(args, values["lr"])
     drawn(
         args,
-        "\n".join(lines),
-        values,
-        lambda plot: plot.passage(times, law, measured, title),
+        str(found),
+        found.values(),
+        lambda plot: _figure(plot, args, problem, algorithm, found),
     )
     return 0
 
 
-def _threshold(args: argparse.Namespace, rho: float) -> float:
-    """The least threshold for which the correction is known, within bounds."""
-    from twolayer.analysis.escape_formulas import RESOLVED, growth_of, noise_strength_of
-    from twolayer.numerics.errors import positive_integer
-
-    c = growth_of(args.width, args.noise, rho)
-    if c <= 0:
-        return LEAST
-    s = rho * noise_strength_of(args.width, args.noise) / (2 * c)
-    least = (
-        RESOLVED["one" if args.width == 1 else "several"]
-        * (1 + s)
-        / positive_integer("--dim", args.dim, 2)
-    )
-    return min(max(math.ceil(1000 * least) / 1000, LEAST), MOST)
-
-
-def _ratio(args: argparse.Namespace) -> float:
-    """ρ of a learning rate; refuses one at which nothing grows."""
-    from twolayer.analysis.optimal_lr import noise_ratio, require_growth
-
-    problem, algorithm = _task(args)
-    rho = noise_ratio(problem, algorithm, args.dim)
-    require_growth(problem, algorithm, rho)
-    return rho
+def _refuse_infinite(args: argparse.Namespace, other: bool) -> None:
+    """Infinitely many neurons have the formulas of phase retrieval alone."""
+    given = {
+        "--ode": args.ode,
+        "--measure": args.measure is not None,
+        "--lr": args.lr is not None,
+        "--out": args.out is not None and not args.out.endswith(DATA),
+        "Another task": other,
+    }
+    for flag, there in given.items():
+        if there:
+            raise InputError(
+                f"{flag} needs a finite --width: infinitely many neurons have formulas"
+                " and --rho alone."
+            )
 
 
-def _task(args: argparse.Namespace, rho: float | None = None) -> tuple[Problem, SGD]:
-    """The problem and the algorithm."""
+def _task(args: argparse.Namespace, layer: list[float] | None) -> tuple[Problem, SGD]:
+    """The problem and the algorithm, at the rate with the fewest steps where none is
+    given.
+    """
+    from twolayer.analysis.optimal_lr import optimal_lr
     from twolayer.task.algorithm import SGD
     from twolayer.task.problem import Problem
     from twolayer.task.scaling import Scaling
 
-    problem = Problem("z1**2", "square", args.width, args.noise)
-    lr = args.lr if rho is None else Scaling(rho * args.width * args.batch, -1.0)
-    return problem, SGD(lr, args.batch, geometry="projected")
-
-
-def _law(args: argparse.Namespace, rho: float) -> str:
-    """A learning rate as it is written, or its ρ for infinitely many neurons."""
-    if math.isinf(args.width):
-        return f"{rho:.4g}·p·{args.batch}/d" if args.batch > 1 else f"{rho:.4g}·p/d"
-    return f"{rho * args.width * args.batch:.4g}/d"
-
-
-def _learning(args: argparse.Namespace) -> str | None:
-    """The rate with the fewest steps to learn; of infinitely many neurons, that of ten thousand."""
-    from twolayer.analysis.optimal_lr import learning_lr
-
-    width = 10_000 if math.isinf(args.width) else args.width
-    problem, _ = _task(argparse.Namespace(**{**vars(args), "width": width}), 0.01)
-    try:
-        best = learning_lr(problem, args.dim, LEARNT, args.batch)
-    except InputError:  # the noise leaves more than that
-        return None
-    return _law(args, best.coefficient / (width * args.batch))
-
-
-def _run(args: argparse.Namespace, known: Any) -> tuple[Any, Any, Any]:
-    """The times with the ODE, the passages measured, and the law of the quenched formula; with --dry-run the cost."""
-    from twolayer.analysis.escape import escape_time, passage_law
-    from twolayer.analysis.passage_times import first_passage
-    from twolayer.methods.chain import Chain
-    from twolayer.numerics.errors import positive_integer
-    from twolayer.running.cost import cost_of
-    from twolayer.running.solve import solve
-    from twolayer.task.method import Until
-    from twolayer.task.overlaps import Overlaps
-
-    problem, algorithm = _task(args, None if args.lr is not None else known.rho)
-    seed, measured = args.seed or 0, None
-    times = escape_time(problem, algorithm, args.dim, args.threshold, seed=seed)
-    if args.measure is not None:
-        starts = Overlaps.random(
-            problem, args.dim, seed, size=positive_integer("--measure", args.measure)
+    problem = Problem(
+        args.target or "z1**2",
+        args.activation or "square",
+        int(args.width),
+        args.noise,
+        second_layer="ones" if layer is None else layer,
+    )
+    trained = args.train_second_layer
+    lr = args.lr
+    if args.rho is not None:
+        lr = Scaling(args.rho * problem.divisor * args.batch, -1.0)
+    elif lr is None:
+        lr = optimal_lr(
+            problem, args.batch, geometry=args.geometry, train_second_layer=trained
         )
-        method = Chain(args.dim)
-        if args.dry_run:  # the last runs cross at about twice the mean
-            cost = cost_of(
-                problem,
-                algorithm,
-                method,
-                starts,
-                time=2 * times.ode,
-                save=1,
-                seed=seed,
-            )
-            return times, None, told(args, cost)
-        until = Until("excess_risk", 1 - args.threshold, relative=True)
-        with one_line_warnings():
-            runs = solve(
-                problem,
-                algorithm,
-                method,
-                starts,
-                time=4 * times.ode,
-                save=1,
-                seed=seed,
-                until=until,
-            )
-        measured = first_passage(runs)
-    return (
-        times,
-        measured,
-        passage_law(problem, algorithm, args.dim, args.threshold, seed=seed),
+    algorithm = SGD(
+        lr,
+        args.batch,
+        geometry=args.geometry,
+        train_second_layer=trained,
+        second_lr=args.second_lr,
     )
+    return problem, algorithm
 
 
-def _title(args: argparse.Namespace, lr: str) -> str:
-    noise = f", Δ = {args.noise:g}" if args.noise else ""
-    batch = f", batch {args.batch}" if args.batch > 1 else ""
-    return (
-        f"Phase retrieval, p = {args.width}{noise}, lr = {lr}{batch}, d = {args.dim}: "
-        f"time until R = (1 − {args.threshold:g}) R(0)"
-    )
+def _figure(
+    plot: object,
+    args: argparse.Namespace,
+    problem: Problem,
+    algorithm: SGD,
+    found: EscapeTime,
+) -> Figure:
+    """Passage times over the law of the quenched formula, where that is known."""
+    from twolayer.analysis.escape import passage_law
+    from twolayer.plot.waiting_times import passage
+
+    law = None
+    if found.retrieval is not None:
+        law = passage_law(
+            problem, algorithm, args.dim, found.threshold, seed=args.seed or 0
+        )
+    measured = None if found.measured is None else found.measured.passage
+    return passage(found, law, measured, found.title(str(problem.target.name)))

@@ -55,7 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_common(
         parser,
-        "draw the run with its plateaus, or growth rates with --near-start (.png, .pdf, .svg)",
+        "draw the run with its plateaus, or growth rates with --near-start (.png, .pdf,"
+        " .svg)",
         "seed of a random start, start.seed",
         CHANGE,
     )
@@ -69,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
     check_figure(args.out)
     if task.table.stages:
         raise InputError(
-            f"{task.name}: fixed points are those of one algorithm, but the file has [[stages]]."
+            f"{task.name}: fixed points are those of one algorithm, but the file has"
+            " [[stages]]."
         )
     from twolayer.analysis.stability.plateaus import plateaus
     from twolayer.analysis.stability.points import FixedPoints, fixed_points

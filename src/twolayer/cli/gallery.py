@@ -1,4 +1,6 @@
-"""``twolayer gallery list``, ``twolayer gallery show NAME`` and ``twolayer gallery run NAME``."""
+"""``twolayer gallery list``, ``twolayer gallery show NAME`` and ``twolayer gallery run
+NAME``.
+"""
 
 from __future__ import annotations
 
@@ -61,18 +63,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """List the figures, show one, or make them; exit code 1 if measurement and theory differ."""
+    """List the figures, show one, or make them; exit code 1 if measurement and theory
+    differ.
+    """
     if args.action == "list":
         if args.name:
             raise InputError(
-                f"twolayer gallery list takes no name; see 'twolayer gallery show {args.name[0]}'."
+                "twolayer gallery list takes no name; see 'twolayer gallery show"
+                f" {args.name[0]}'."
             )
         idle(args, "on the list", *RUN)
         return _list(args, gallery())
     known = gallery()
     if not args.name:
         raise InputError(
-            f"twolayer gallery {args.action} needs a NAME; figures are {', '.join(known)}."
+            f"twolayer gallery {args.action} needs a NAME; figures are"
+            f" {', '.join(known)}."
         )
     if args.action == "show":
         idle(args, "on what is shown", *RUN)
@@ -110,7 +116,8 @@ def _list(args: argparse.Namespace, known: dict[str, Listed]) -> int:
             group = entry.group
             print(group)
         print(
-            f"  {name:<{width}}{entry.quick:>6} {entry.full:>12}\n{fold(entry.title, ' ' * 6, ' ' * 6)}"
+            f"  {name:<{width}}{entry.quick:>6}"
+            f" {entry.full:>12}\n{fold(entry.title, ' ' * 6, ' ' * 6)}"
         )
     print("\nTimes are those of two cores, or of one H200 where it says GPU.")
     print(
@@ -160,9 +167,9 @@ def _forecast(args: argparse.Namespace, names: list[str]) -> int:
     """How long figures took when they were measured."""
     known = gallery()
     told = {
-        name: known[choice("name", name, known)].quick
-        if args.quick
-        else known[name].full
+        name: (
+            known[choice("name", name, known)].quick if args.quick else known[name].full
+        )
         for name in names
     }
     seconds = sum(map(_seconds, told.values()))
@@ -170,7 +177,8 @@ def _forecast(args: argparse.Namespace, names: list[str]) -> int:
         emit({"figures": told, "seconds": seconds})
         return 0
     print(
-        f"{len(told)} figure{'s' if len(told) > 1 else ''}: about {lasting(seconds)} on two cores"
+        f"{len(told)} figure{'s' if len(told) > 1 else ''}: about {lasting(seconds)} on"
+        " two cores"
     )
     unknown = [name for name, text in told.items() if text == UNKNOWN]
     if unknown:

@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
         known = [*TOPICS, *COMMANDS]
         hint = closest(args.topic, known)
         raise InputError(
-            f"Unknown topic {short(args.topic)}{hint}; topics are {', '.join(TOPICS)}, or a command."
+            f"Unknown topic {short(args.topic)}{hint}; topics are {', '.join(TOPICS)},"
+            " or a command."
         )
     return 0

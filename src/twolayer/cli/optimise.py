@@ -121,7 +121,8 @@ def run(args: argparse.Namespace) -> int:
     check_figure(args.out)
     if task.table.stages:
         raise InputError(
-            f"{task.name}: a protocol is sought for one algorithm, but the file has [[stages]]."
+            f"{task.name}: a protocol is sought for one algorithm, but the file has"
+            " [[stages]]."
         )
     if args.clock is not None and args.horizon is None:
         raise InputError("--clock says how --horizon counts: give both, or neither.")
@@ -133,7 +134,8 @@ def run(args: argparse.Namespace) -> int:
     dim = task.table.run.dim
     if args.compare is not None and dim is None:
         raise InputError(
-            f"--compare {args.compare} needs a dimension, but {task.name} has no `run.dim`."
+            f"--compare {args.compare} needs a dimension, but {task.name} has no"
+            " `run.dim`."
         )
     from twolayer.analysis.protocols.optimise import optimise
     from twolayer.numerics.errors import Interrupted
@@ -145,17 +147,29 @@ def run(args: argparse.Namespace) -> int:
     try:
         with one_line_warnings():
             best = optimise(
-                problem, algorithm, task.start(problem), [word.strip() for word in args.over.split(",")],
-                horizon=horizon, clock=clock, objective=args.objective, form=args.form, method=method,
-                bounds=None if args.low is None else (args.low, args.high), pieces=args.pieces, restarts=args.restarts,
-                budget=args.budget, seed=task.table.run.seed,
-            )  # fmt: skip
+                problem,
+                algorithm,
+                task.start(problem),
+                [word.strip() for word in args.over.split(",")],
+                horizon=horizon,
+                clock=clock,
+                objective=args.objective,
+                form=args.form,
+                method=method,
+                bounds=None if args.low is None else (args.low, args.high),
+                pieces=args.pieces,
+                restarts=args.restarts,
+                budget=args.budget,
+                seed=task.table.run.seed,
+            )
     except Interrupted as stop:
         best, complete = stop.result, False
     text = [
-        f"{args.over:<18} {best.schedule}"
-        if not isinstance(best.schedule, dict)
-        else _several(best.schedule)
+        (
+            f"{args.over:<18} {best.schedule}"
+            if not isinstance(best.schedule, dict)
+            else _several(best.schedule)
+        )
     ]
     text.append(str(best))
     values: Json = {
@@ -177,9 +191,13 @@ def run(args: argparse.Namespace) -> int:
         contest = best.compare(dim, args.compare, task.table.run.seed)
         text.append(f"\n{contest}")
         values["contest"] = {
-            "dim": contest.dim, "seeds": contest.seeds, "means": contest.means, "gains": contest.gains,
-            "verdicts": contest.verdicts, "wins": contest.wins,
-        }  # fmt: skip
+            "dim": contest.dim,
+            "seeds": contest.seeds,
+            "means": contest.means,
+            "gains": contest.gains,
+            "verdicts": contest.verdicts,
+            "wins": contest.wins,
+        }
     drawn(
         args, folded("\n".join(text), " " * 19), values, lambda plot: plot.optimum(best)
     )
@@ -193,7 +211,8 @@ def _length(
     algorithm: SGD,
     stepwise: bool,
 ) -> tuple[str | None, float]:
-    """Clock and horizon: those given, or as many samples, or steps, as the task's run takes at its own rate.
+    """Clock and horizon: those given, or as many samples, or steps, as the task's run
+    takes at its own rate.
 
     Per unit of time a vanishing rate, with no end of steps, would be the best.
     """
@@ -203,7 +222,8 @@ def _length(
     for name in ("alpha", "time", "steps"):
         if isinstance(getattr(run, name), list):
             raise InputError(
-                f"{task.name}: `run.{name}` must be one number here, but got {short(getattr(run, name))}."
+                f"{task.name}: `run.{name}` must be one number here, but got"
+                f" {short(getattr(run, name))}."
             )
     if stepwise and run.steps is not None:
         return "step", float(run.steps)
@@ -217,7 +237,8 @@ def _length(
         return "alpha", run.steps * batch(run.dim) / run.dim
     word = "steps" if stepwise else "alpha"
     raise InputError(
-        f"--horizon is missing, and [run] of {task.name} has no `{word}` that would say it."
+        f"--horizon is missing, and [run] of {task.name} has no `{word}` that would"
+        " say it."
     )
 
 

@@ -1,4 +1,6 @@
-"""``twolayer phase-diagram --target "He3(z1)" --loss correlation --mu 2 --delta -0.5``."""
+"""``twolayer phase-diagram --target "He3(z1)" --loss correlation --mu 2 --delta
+-0.5``.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,11 @@ from twolayer.cli.common import (
     add_common,
     add_dry_run,
     add_force,
+    add_gram,
     check_figure,
     drawn,
     folded,
+    gram_of,
     idle,
     one_line_warnings,
 )
@@ -47,7 +51,7 @@ EXAMPLES = (
     ),
 )
 SPACING = 0.5  # in μ, between the optimum and the other point measured by default
-DIMS, GAMMA0, N0, THRESHOLD, SIGN = "100,200,400,800", 0.05, 4.0, 0.5, "positive"
+DIMS, GAMMA0, N0, SIGN = "100,200,400,800", 0.05, 4.0, "positive"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="activation (default: h_L, a Hermite polynomial)",
     )
+    add_gram(parser)
     parser.add_argument(
         "--width", type=int, default=1, metavar="P", help="neurons (default 1)"
     )
@@ -115,12 +120,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--threshold",
         type=float,
         metavar="η",
-        help=f"measured: overlap to reach (default {THRESHOLD})",
+        help="measured: ‖M‖_F to reach (default: half of √width)",
     )
     parser.add_argument(
         "--sign",
         metavar="S",
         help="measured starts: positive (default), negative or random",
+    )
+    parser.add_argument(
+        "--per-direction",
+        action="store_true",
+        help="measure every direction of the target by itself, too",
     )
     add_dry_run(parser)
     add_force(parser)
@@ -143,6 +153,7 @@ def run(args: argparse.Namespace) -> int:
             "--n0",
             "--threshold",
             "--sign",
+            "--per-direction",
             "--seed",
             "--dry-run",
             "--force",
@@ -152,7 +163,6 @@ def run(args: argparse.Namespace) -> int:
         ("dim", DIMS),
         ("gamma0", GAMMA0),
         ("n0", N0),
-        ("threshold", THRESHOLD),
         ("sign", SIGN),
     ):
         if getattr(args, name) is None:
@@ -161,7 +171,8 @@ def run(args: argparse.Namespace) -> int:
     mus, deltas = _numbers("--mu", args.mu), _numbers("--delta", args.delta)
     if len(mus) != len(deltas):
         raise InputError(
-            f"--mu and --delta must hold as many numbers, but got {len(mus)} and {len(deltas)}."
+            f"--mu and --delta must hold as many numbers, but got {len(mus)} and"
+            f" {len(deltas)}."
         )
     dims = _dims(args.dim)
     from twolayer.analysis.phases import phase_diagram
@@ -169,11 +180,9 @@ def run(args: argparse.Namespace) -> int:
 
     choice("--plane", args.plane, ("delta", "theta", "both"))
     if args.measure is not None:  # the diagram itself is known without JAX
-        from twolayer.analysis.escape_formulas import check_threshold
         from twolayer.analysis.weak_recovery import SIGNS
 
         choice("--sign", args.sign, SIGNS)
-        check_threshold(args.threshold)
     diagram = phase_diagram(
         args.target,
         ell=args.ell,
@@ -181,6 +190,7 @@ def run(args: argparse.Namespace) -> int:
         geometry=args.geometry,
         activation=args.activation,
         width=args.width,
+        gram=gram_of(args.gram),
     )
     pairs = list(zip(mus, deltas, strict=True))
     measured: list[WeakRecovery] = []
@@ -229,6 +239,7 @@ def _task(
         args.target or (f"h{ell}(z1)" if ell > 1 else "z1"),
         args.activation or hermite,
         args.width,
+        gram=gram_of(args.gram),
     )
     lr, batch = Scaling(args.gamma0, -delta), Scaling(args.n0, mu)
     return problem, SGD(lr, batch, args.loss, args.geometry)
@@ -265,12 +276,15 @@ def _measure(
         "sign": args.sign,
     }
     options["force"] = args.force
+    options["per_direction"] = args.per_direction
     return weak_recovery(*_task(args, ell, mu, delta), dims, **options)
 
 
 def _values(
     diagram: PhaseDiagram, points: list[Phase], measured: list[WeakRecovery]
 ) -> Json:
+    from twolayer.numerics.statistics import median
+
     values: Json = {
         **dataclasses.asdict(diagram),
         "lines": {
@@ -286,8 +300,14 @@ def _values(
             "censored": found.censored,
             "theta": found.theta,
             "theta_error": found.theta_error,
+            "bends": found.bends,
+            "threshold": found.threshold,
             "learned": found.learned,
         }
+        if found.directions is not None:
+            point["measured"]["directions"] = [
+                [list(median(row)) for row in each.T] for each in found.directions
+            ]
     return values
 
 
@@ -296,7 +316,8 @@ def _dims(text: str) -> list[int]:
     found = _numbers("--dim", text)
     if not all(x.is_integer() and x >= 2 for x in found):
         raise InputError(
-            f"--dim must be integers of at least 2 with commas between them, but got {short(text)}."
+            "--dim must be integers of at least 2 with commas between them, but got"
+            f" {short(text)}."
         )
     return [int(x) for x in found]
 
@@ -307,5 +328,6 @@ def _numbers(flag: str, text: str | None) -> list[float]:
         return [] if text is None else [float(part) for part in text.split(",")]
     except ValueError:
         raise InputError(
-            f"{flag} must be a number, or numbers with commas between them, but got {short(text)}."
+            f"{flag} must be a number, or numbers with commas between them, but got"
+            f" {short(text)}."
         ) from None

@@ -1,8 +1,11 @@
-"""Making figures of the gallery: one with its verdict in full, or several with a line each."""
+"""Making figures of the gallery: one with its verdict in full, or several with a line
+each.
+"""
 
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 import time
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING
 from twolayer.cli.common import emit, fold, one_line_warnings, wrote
 from twolayer.files.catalogue import gallery
 from twolayer.numerics.errors import InputError, RunFailed, choice
-from twolayer.numerics.writing import check_writable
+from twolayer.numerics.writing import PLACE, check_writable
 
 if TYPE_CHECKING:
     from twolayer.gallery.shared.registry import Plate
@@ -22,8 +25,11 @@ __all__ = ["make_many", "make_one"]
 
 
 def make_one(args: argparse.Namespace, name: str) -> int:
-    """Make a figure, print its verdict; exit code 1 if measurement and theory differ."""
+    """Make a figure, print its verdict; exit code 1 if measurement and theory
+    differ.
+    """
     from twolayer.gallery.shared.registry import figures, read_setting
+    from twolayer.numerics.verdict import AGREE, DIFFER
 
     known = figures()
     entry = known[choice("name", name, known)]
@@ -50,24 +56,24 @@ def make_one(args: argparse.Namespace, name: str) -> int:
             }
         )
     else:
-        print(
-            fold(
-                f"{found.outcome if found.outcome != 'differs' else 'DIFFERS'}: {found.claim}",
-                then="    ",
-            )
-        )
+        word = found.outcome.upper() if found.outcome == DIFFER else found.outcome
+        print(fold(f"{word}: {found.claim}", then="    "))
         for check in found.checks:
             print(fold(f"[{check.outcome}] {check.text}", "  ", "    "))
         if found.note:
             print(fold(found.note, "  ", "    "))
-        if found.outcome != "agrees" and args.quick:
+        if found.outcome != AGREE and args.quick:
             print("The full version, without --quick, resolves more.")
         wrote(files)
-    return int(found.outcome == "differs")
+    return int(found.outcome == DIFFER)
 
 
 def make_many(args: argparse.Namespace, names: list[str]) -> int:
-    """Make figures: a line when one begins and one when it is done; exit code 1 if one differs or fails."""
+    """Make figures: a line when one begins and one when it is done; exit code 1 if one
+    differs or fails.
+    """
+    from twolayer.numerics.verdict import DIFFER, OUTCOMES
+
     listed = gallery()
     for name in names:
         choice("name", name, listed)
@@ -89,13 +95,14 @@ def make_many(args: argparse.Namespace, names: list[str]) -> int:
             print(f"twolayer: {name}: {error}", file=sys.stderr)
         if not args.json:
             print(
-                f"{name:<{width}}  {outcomes[name]:<9}  {time.monotonic() - began:6.0f} s",
+                f"{name:<{width}}  {outcomes[name]:<9} "
+                f" {time.monotonic() - began:6.0f} s",
                 flush=True,
             )
     words = list(outcomes.values())
     counts = {
         word: words.count(word)
-        for word in ("agrees", "undecided", "differs", "failed")
+        for word in (*reversed(OUTCOMES), "failed")
         if word in words
     }
     if args.json:
@@ -103,7 +110,7 @@ def make_many(args: argparse.Namespace, names: list[str]) -> int:
     else:
         told = ", ".join(f"{word} {n}" for word, n in counts.items())
         print(f"{len(words)} figures: {told}; with their data in {folder}")
-    return int("differs" in words or "failed" in words)
+    return int(DIFFER in words or "failed" in words)
 
 
 def _made(
@@ -146,19 +153,25 @@ def _check_record(args: argparse.Namespace) -> None:
     check_writable(Path(args.record), "--record")
     if args.set:
         raise InputError(
-            "--record takes the full or the quick version as it is, but --set changes it."
+            "--record takes the full or the quick version as it is, but --set"
+            " changes it."
         )
     read(args.record)  # refused now if it holds something else
 
 
 def _folder(out: str | None) -> Path:
-    """The folder for the files, made if it is missing, writable before any work is done."""
+    """The folder for the files, made if it is missing, writable before any work is
+    done.
+    """
     folder = Path(out or "results")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
+        if error.errno not in (*PLACE, errno.EEXIST):
+            raise
         raise InputError(
-            f"--out must be a folder, but {str(folder)!r} cannot be one ({error.strerror})."
+            f"--out must be a folder, but {str(folder)!r} cannot be one"
+            f" ({error.strerror})."
         ) from None
     if not os.access(folder, os.W_OK):
         raise InputError(

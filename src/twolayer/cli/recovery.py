@@ -1,4 +1,6 @@
-"""``twolayer recovery "h3(z1)" h3 --loss correlation --lr "0.3*d**-1.5" --dim 1000 --measure 64``."""
+"""``twolayer recovery "h3(z1)" h3 --loss correlation --lr "0.3*d**-1.5" --dim 1000
+--measure 64``.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_force(parser)
     add_common(
         parser,
-        "draw recovery curves (.png, .pdf, .svg), or write what is printed (.txt, .json)",
+        "draw recovery curves (.png, .pdf, .svg), or write what is printed (.txt,"
+        " .json)",
         "of starts and runs",
     )
 
@@ -126,7 +129,8 @@ def run(args: argparse.Namespace) -> int:
     thresholds = thresholds_of(ETA if args.threshold is None else args.threshold)
     k, noise = landscape.information, float(landscape.noise())
     alpha, grows = critical_alpha(args.dim, k), landscape.growth > 0
-    # without a bound for k = 1 the noise of the steps still has to be small against what is left to learn
+    # without a bound for k = 1 the noise of the steps still has to be small against
+    # what is left to learn
     largest, usual = (
         landscape.largest_step(args.dim) if grows else None,
         2 * abs(landscape.growth) / noise,
@@ -154,7 +158,10 @@ def run(args: argparse.Namespace) -> int:
         f"information exponent  {k}"
         + ("   (an even loss: recovered up to the sign)" if landscape.even else ""),
         f"α_c(N)                {alpha:.5g}   (α_c·N = {alpha * args.dim:.5g} samples)",
-        f"strong recovery       proved far beyond {values['sufficient_samples']:.5g} samples",
+        (
+            "strong recovery       proved far beyond"
+            f" {values['sufficient_samples']:.5g} samples"
+        ),
         f"growth                ṁ ≈ {landscape.growth:.5g}{power}"
         + ("" if landscape.descends else "   (φ' is not negative on all of (0, 1))"),
         f"step                  δ = {values['step']:.4g}, {bound}",
@@ -189,12 +196,16 @@ def run(args: argparse.Namespace) -> int:
         }
         lines += [fold(line, then="    ") for line in str(found).splitlines()]
         lines.append(
-            f"censored after {found.samples:.4g} samples: {found.censored[0]} and {found.censored[1]}"
+            f"censored after {found.samples:.4g} samples: {found.censored[0]} and"
+            f" {found.censored[1]}"
         )
 
     def draw(plot: Any) -> Figure:
         noise = f", Δ = {args.noise:g}" if args.noise else ""
-        title = f"{args.target} by {args.activation}, {args.loss} loss{noise}, lr = {algorithm.lr:.3g}, N = {args.dim}"
+        title = (
+            f"{args.target} by {args.activation}, {args.loss} loss{noise}, lr ="
+            f" {algorithm.lr:.3g}, N = {args.dim}"
+        )
         return plot.recovery(landscape, algorithm, args.dim, thresholds, found, title)
 
     drawn(args, "\n".join(lines), values, draw)

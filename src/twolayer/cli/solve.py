@@ -73,7 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def summary(dataset: xr.Dataset) -> Json:
     """The end of a run in a few numbers."""
     risk = dataset.risk.values[:, -1]
-    # of a run in stages every seed has its own clock, and the last stage tells how it ended
+    # of a run in stages every seed has its own clock, and the last stage tells how it
+    # ended
     staged = "stage" in dataset.coords
     end = {
         clock: dataset[clock].values.max() if staged else dataset[clock].values[-1]
@@ -89,9 +90,9 @@ def summary(dataset: xr.Dataset) -> Json:
     return {
         **end,
         "risk": risk.mean(),
-        "risk_standard_error": risk.std(ddof=1) / len(risk) ** 0.5
-        if len(risk) > 1
-        else None,
+        "risk_standard_error": (
+            risk.std(ddof=1) / len(risk) ** 0.5 if len(risk) > 1 else None
+        ),
         "outcomes": counts,
         "stopped": {
             o: {"step": stop[outcome == o].min(), "advice": advice[o]}
@@ -119,7 +120,8 @@ def report(dataset: xr.Dataset, files: list[str], as_json: bool, **more: object)
     error = values["risk_standard_error"]
     spread = "" if error is None else f" ± {error:.2g}"
     print(
-        f"t = {values['time']:.6g}   step {values['step']:.6g}   risk {values['risk']:.6g}{spread}"
+        f"t = {values['time']:.6g}   step {values['step']:.6g}   risk"
+        f" {values['risk']:.6g}{spread}"
     )
     print("outcome  " + ", ".join(f"{n} {o}" for o, n in values["outcomes"].items()))
     for outcome, end in values["stopped"].items():
@@ -181,7 +183,8 @@ def run(args: argparse.Namespace) -> int:
     except Interrupted as stop:
         (path,) = keep(stop.result, base, figure=False)
         print(
-            f"interrupted; the finished part is in {path}: draw it with 'twolayer plot {path}'"
+            f"interrupted; the finished part is in {path}: draw it with 'twolayer plot"
+            f" {path}'"
         )
         return 1
     return report(dataset, keep(dataset, base), args.json)

@@ -90,9 +90,9 @@ def run(args: argparse.Namespace) -> int:
         )
     task = task_of(args, dim="run.dim", seed="run.seed")
     from twolayer.numerics.errors import Interrupted
+    from twolayer.running.progress import Events
     from twolayer.sweeps.api import SweepWarning, plan_sweep, sweep
     from twolayer.sweeps.files import merge_sweeps
-    from twolayer.sweeps.reporting import Events, Screen, SweepLines
 
     arguments = task.sweep_arguments(None if args.method is None else [args.method])
     arguments["reduce"] = args.reduce
@@ -111,9 +111,6 @@ def run(args: argparse.Namespace) -> int:
         Path("results").mkdir(exist_ok=True)
     for other in args.merge:
         merge_sweeps(store, other)
-    reporter = (
-        events if args.json else Screen() if sys.stderr.isatty() else SweepLines()
-    )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SweepWarning)
@@ -124,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
                 store=store,
                 resume=args.resume or bool(args.merge),
                 executor=args.executor or "local",
-                progress=reporter,
+                progress=events if args.json else True,
             )
     except Interrupted:
         print(

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from twolayer.cli.common import add_common, check_figure, drawn, idle
+from twolayer.cli.common import (
+    add_common,
+    add_gram,
+    check_figure,
+    drawn,
+    gram_of,
+    idle,
+)
 from twolayer.numerics.errors import InputError, short
+
+if TYPE_CHECKING:
+    from twolayer.numerics.arguments import Options
 
 EXAMPLES = (
     ("twolayer thresholds 'z1**2'", "α_c of weak recovery, direction by direction"),
@@ -36,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         help="directions, where the formula has fewer",
     )
+    add_gram(parser)
     parser.add_argument(
         "--amp",
         type=float,
@@ -63,7 +75,8 @@ def grid_of(text: str) -> list[float]:
         return [float(low) + (float(high) - float(low)) * i / (n - 1) for i in range(n)]
     except ValueError:
         raise InputError(
-            f"--alphas must be a list such as 0.5,1,2 or a range FROM:TO:COUNT such as 0.2:3:20, but got {short(text)}."
+            "--alphas must be a list such as 0.5,1,2 or a range FROM:TO:COUNT such as"
+            f" 0.2:3:20, but got {short(text)}."
         ) from None
 
 
@@ -81,13 +94,17 @@ def run(args: argparse.Namespace) -> int:
     if grid is not None:
         from twolayer.analysis.thresholds.best_possible import best_possible
 
-    law = law_of(
-        args.target, args.noise, args.directions
-    )  # refused before any work is done
+    gram = gram_of(args.gram)
+    known: Options = {"directions": args.directions, "gram": gram}
+    law = law_of(args.target, args.noise, **known)  # refused before any work is done
     best = runs = None
     try:
-        result = thresholds(law.target, args.noise)
-        best = None if grid is None else best_possible(law.target, grid, args.noise)
+        result = thresholds(args.target, args.noise, **known)
+        best = (
+            None
+            if grid is None
+            else best_possible(args.target, grid, args.noise, **known)
+        )
         runs = (
             None
             if args.amp is None
@@ -123,6 +140,8 @@ def run(args: argparse.Namespace) -> int:
             for s in result.staircase
         ],
     }
+    if gram is not None:
+        values["frame"] = result.frame
     if best is not None:
         values |= {
             "alphas": best.alphas,

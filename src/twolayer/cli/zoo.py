@@ -44,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """List the set-ups, describe one, or compare; exit code 1 if a number differs without a known reason."""
+    """List the set-ups, describe one, or compare; exit code 1 if a number differs
+    without a known reason.
+    """
     if not args.check:
         idle(args, "without --check", "--dry-run")
     if args.name is None and not args.check and not args.json:
@@ -63,7 +65,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _folded(text: str) -> str:
-    """Lines within the width of a terminal; what goes on stands below the column of its words."""
+    """Lines within the width of a terminal; what goes on stands below the column of its
+    words.
+    """
     return "\n".join(
         fold(line, then=" " * 11 if line[10:11] == " " else "  ")
         for line in text.splitlines()

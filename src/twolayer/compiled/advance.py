@@ -1,7 +1,8 @@
 """Seeds in groups of lanes, groups on threads: how a compiled chain advances.
 
-Few seeds are computed one by one, more in vectors of 16. A lane's numbers depend on nothing but its own, so neither
-the number of seeds, nor the groups, nor the threads change a bit.
+Few seeds are computed one by one, more in vectors of 16. A lane's numbers depend on
+nothing but its own, so neither the number of seeds, nor the groups, nor the threads
+change a bit.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from twolayer.task.method import Snapshot
 __all__ = ["CompiledStepper", "LaneGroup"]
 
 SINGLY = 3  # so many seeds are faster one by one
-SHARES = 16  # of the groups for every thread, so that those whose seeds stop early take over from the others
+# of the groups for every thread, so that those whose seeds stop early take over from
+# the others
+SHARES = 16
 STOPPED = 1.0  # outcome of lanes that no seed takes: any but 0, for they never move
 
 
@@ -38,7 +41,9 @@ def cores() -> int:
 
 @lru_cache(maxsize=1)
 def _pool() -> ThreadPoolExecutor:
-    """Threads that live as long as the process; compiled code runs without the interpreter lock."""
+    """Threads that live as long as the process; compiled code runs without the
+    interpreter lock.
+    """
     return ThreadPoolExecutor(cores(), thread_name_prefix="twolayer")
 
 
@@ -75,10 +80,11 @@ class CompiledStepper(WrittenStepper):
 
 
 class LaneGroup:
-    """Seeds of one shape with their numbers and random streams, and what all of them share.
+    """Seeds of one shape with their numbers and random streams, and what all of them
+    share.
 
-    ``keys`` (seeds, 4) are those of the samples and of what they have outside the known directions; ``numbers`` have
-    one row where all seeds share it.
+    ``keys`` (seeds, 4) are those of the samples and of what they have outside the known
+    directions; ``numbers`` have one row where all seeds share it.
     """
 
     def __init__(
@@ -93,7 +99,9 @@ class LaneGroup:
         self.keys = self.grouped(keys.astype(np.uint32))
 
     def grouped(self, x: np.ndarray) -> np.ndarray:
-        """(seeds, n) as (groups, n, lanes); lanes that no seed takes repeat the last one."""
+        """(seeds, n) as (groups, n, lanes); lanes that no seed takes repeat the last
+        one.
+        """
         missing = -len(x) % self.lanes
         padded = (
             np.concatenate([x, np.repeat(x[-1:], missing, axis=0)]) if missing else x
@@ -109,7 +117,9 @@ class LaneGroup:
         )
 
     def run(self, state: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
-        """The states (seeds, Layout.state) after steps start … stop − 1 of each seed."""
+        """The states (seeds, Layout.state) after steps start … stop − 1 of each
+        seed.
+        """
         packed, span = (
             self.grouped(state),
             self.grouped(np.stack([start, stop], axis=1).astype(np.int64)),

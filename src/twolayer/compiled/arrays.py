@@ -1,7 +1,9 @@
-"""The arithmetic of a written-out step in JAX: one array over seeds for every single number, or for every column.
+"""The arithmetic of a written-out step in JAX: one array over seeds for every single
+number, or for every column.
 
-Seeds are the last axis, so all of a step is elementwise in them. With neurons as the first axis the code of a step
-is shorter by a factor p, and the sums over neurons are the only other operation.
+Seeds are the last axis, so all of a step is elementwise in them. With neurons as the
+first axis the code of a step is shorter by a factor p, and the sums over neurons are
+the only other operation.
 """
 
 from __future__ import annotations

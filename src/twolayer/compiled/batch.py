@@ -1,6 +1,7 @@
 """What the samples of a batch add up to, number by number.
 
-    ḡ ξᵀ in the basis (ξ*, ξ⊥),    C with C Cᵀ = Gᵀ G / n_b²,    mean of e σ(λ)        (equations/orthogonal.py)
+    ḡ ξᵀ in the basis (ξ*, ξ⊥),    C with C Cᵀ = Gᵀ G / n_b²,    mean of e σ(λ)
+        (equations/orthogonal.py)
 
 Up to p samples are written out here; more are looped over (batch_loops.py).
 """
@@ -29,7 +30,9 @@ Draw = Callable[[Quantity, int], Quantity]
 
 
 class Totals(NamedTuple):
-    """Means of g ξᵀ (p, r + p) and of e σ(λ) (p, where the second layer moves), and C (p, min(p, n_b))."""
+    """Means of g ξᵀ (p, r + p) and of e σ(λ) (p, where the second layer moves), and C
+    (p, min(p, n_b)).
+    """
 
     along: Matrix
     C: Matrix

@@ -41,9 +41,11 @@ class Sum:
 
 
 class Stored:
-    """A matrix in memory with rows of a size, such as G of a batch, one row (n_b) for each neuron.
+    """A matrix in memory with rows of a size, such as G of a batch, one row (n_b) for
+    each neuron.
 
-    ``count`` is how many of a row's entries count, all unless a scalar of the function says otherwise.
+    ``count`` is how many of a row's entries count, all unless a scalar of the function
+    says otherwise.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """Formulas on lanes of numbers: a syntax tree evaluated with its slope.
 
-(u, u') ∘ (v, v') by the rules of calculus, node by node: forward differentiation of the same tree that JAX evaluates
+(u, u') ∘ (v, v') by the rules of calculus, node by node: forward differentiation of the
+same tree that JAX evaluates
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def as_vector(code: Arithmetic, x: Quantity) -> Quantity:
 
 
 def _evaluate(code: Arithmetic, node: Node, pairs: Mapping[str, Pair]) -> Pair:
-    """Value and slope of a tree; a slope that is the number 0.0 vanishes for certain."""
+    """Value and slope of a tree; a slope that is the number 0.0 vanishes for
+    certain.
+    """
     number = constant(node)
     if number is not None:
         return number, 0.0
@@ -102,7 +105,9 @@ def plus(x: Quantity, y: Quantity) -> Quantity:
 
 
 def _power(code: Arithmetic, value: Quantity, slope: Quantity, exponent: float) -> Pair:
-    """Power and slope; whole exponents by products, halves by roots, others by the logarithm."""
+    """Power and slope; whole exponents by products, halves by roots, others by the
+    logarithm.
+    """
     if exponent == int(exponent):
         n = abs(int(exponent))
         if n == 0:

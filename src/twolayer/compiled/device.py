@@ -1,10 +1,12 @@
 """The written-out step on accelerators: all seeds at once, spread over the devices.
 
-    for block of steps:  normals (steps, draws, seeds);   for step in block:  state ← accept(step(state, normals))
+    for block of steps:  normals (steps, draws, seeds);   for step in block:
+        state ← accept(step(state, normals))
 
-Every operation is elementwise over seeds: devices that share them need not talk, and no number depends on how many
-there are. On NVIDIA GPUs the loop over the steps of a block is one kernel that keeps the state of a seed in registers,
-as long as it has few numbers: at p = 8 such a kernel takes minutes to compile.
+Every operation is elementwise over seeds: devices that share them need not talk, and no
+number depends on how many there are. On NVIDIA GPUs the loop over the steps of a block
+is one kernel that keeps the state of a seed in registers, as long as it has few
+numbers: at p = 8 such a kernel takes minutes to compile.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ __all__ = ["DeviceStepper"]
 
 TOGETHER = 128  # seeds of one block of the kernel
 HELD = 2**27  # normals held at once
-LONGEST = 150  # p² (p + min(p, n_b)) up to which the steps are one kernel, every number by itself,
+# p² (p + min(p, n_b)) up to which the steps are one kernel, every number by itself,
+LONGEST = 150
 LONGEST_COLUMNS = 600  # and with neurons side by side, if p is a power of two
 STEPS = 64  # and steps whose normals are held, at most
 
@@ -68,8 +71,8 @@ def one_step(
 ) -> Tree:
     """Step ``number`` of seeds side by side.
 
-    ``normal(i)`` are the normals of the samples and then those of the Gram factor; the carry is the states and their
-    bookkeeping.
+    ``normal(i)`` are the normals of the samples and then those of the Gram factor; the
+    carry is the states and their bookkeeping.
     """
     old, lane = carry
     table = [
@@ -112,7 +115,9 @@ def draw(shape: Shape, keys: Real, first: Real, steps: int) -> jax.Array:
 
 
 def opened(shape: Shape, columns: bool, flat: Any) -> UnrolledState:
-    """Numbers (p (n + 1), seeds) of states one by one, or as columns of neurons side by side, a first axis."""
+    """Numbers (p (n + 1), seeds) of states one by one, or as columns of neurons side by
+    side, a first axis.
+    """
     p, n = shape.p, shape.rank + shape.p
     if columns:
         return UnrolledState(
@@ -139,7 +144,9 @@ def kernel(
     stop: Any,
     *rest: Any,
 ) -> None:
-    """The steps of a block for some seeds, whose states stay in registers; of the rest half are to be filled."""
+    """The steps of a block for some seeds, whose states stay in registers; of the rest
+    half are to be filled.
+    """
     given, filled = rest[: len(rest) // 2], rest[len(rest) // 2 :]
     code, size = (Columns(shape.p), shape.p) if columns else (Arrays(), 1)
 
@@ -265,8 +272,8 @@ def advance(
 ) -> Tree:
     """Steps start … stop − 1 of all seeds, a share on each device.
 
-    They are the last axis of states, keys and numbers, with places that no seed takes, and the first one of their
-    bookkeeping and of the steps (seeds, 1).
+    They are the last axis of states, keys and numbers, with places that no seed takes,
+    and the first one of their bookkeeping and of the steps (seeds, 1).
     """
     state, lane = carry
 
@@ -347,7 +354,9 @@ class DeviceStepper(WrittenStepper):
     """All seeds on all devices; places that no seed takes count as stopped."""
 
     def start(self) -> jax.Array:
-        """Numbers (numbers of a state, places) on the devices; one column where all seeds start alike."""
+        """Numbers (numbers of a state, places) on the devices; one column where all
+        seeds start alike.
+        """
         self.seeds, devices = self.lanes.shape[0], jax.devices()
         whole = TOGETHER * len(devices)
         self.places = -(-self.seeds // whole) * whole
@@ -373,7 +382,9 @@ class DeviceStepper(WrittenStepper):
         return jax.device_put(filled, NamedSharding(self.mesh, LAST_OVER_SEEDS))
 
     def identities(self) -> tuple[jax.Array, jax.Array]:
-        """Two words of the seed, and the number of the run in it, of which keys are made where they are used."""
+        """Two words of the seed, and the number of the run in it, of which keys are
+        made where they are used.
+        """
         tasks = self.lanes.tasks
         words = [
             np.array([[task.seed >> 32, task.seed & 0xFFFFFFFF]], np.uint32)

@@ -1,6 +1,8 @@
-"""Elementary functions in vector instructions: range reduction and polynomials, a few units in the last place.
+"""Elementary functions in vector instructions: range reduction and polynomials, a few
+units in the last place.
 
-exp x = 2ⁿ e^r;    tanh, sigmoid, softplus from exp;    erf x = 1 − e^{−x²} erfcx(x);    sin, cos by quarter turns
+exp x = 2ⁿ e^r;    tanh, sigmoid, softplus from exp;    erf x = 1 − e^{−x²} erfcx(x);
+sin, cos by quarter turns
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ HALF_PI = (
 def fitted(
     function: Callable[[np.ndarray], np.ndarray], low: float, high: float, degree: int
 ) -> tuple[float, ...]:
-    """Coefficients of a function on [low, high] in powers of the variable scaled to [−1, 1]."""
+    """Coefficients of a function on [low, high] in powers of the variable scaled to
+    [−1, 1].
+    """
     series: Any = chebyshev.chebinterpolate(
         lambda t: function((high - low) / 2 * t + (high + low) / 2), degree
     )

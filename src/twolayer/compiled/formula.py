@@ -1,6 +1,8 @@
-"""The formulas behind named and typed functions: syntax trees that compiled code can be written from.
+"""The formulas behind named and typed functions: syntax trees that compiled code can be
+written from.
 
-σ(z) and h(z1, z2, …) as trees of functions/syntax.py;    teacher: h = Σ_r (a*_r/k) σ*(z_r)
+σ(z) and h(z1, z2, …) as trees of functions/syntax.py;    teacher: h = Σ_r (a*_r/k)
+σ*(z_r)
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ class Formula:
 
 
 def formula_of_activation(activation: Activation) -> Formula | None:
-    """The formula of a named or typed activation; None for a function that only JAX knows."""
+    """The formula of a named or typed activation; None for a function that only JAX
+    knows.
+    """
     kind, *rest = activation.key
     if kind == "builtin":
         return Formula(parse(WORDS[str(rest[0])], "z", "activation").tree, ("z",))
@@ -54,7 +58,9 @@ def formula_of_activation(activation: Activation) -> Formula | None:
 
 
 def formula_of_target(target: Target) -> Formula | None:
-    """The formula of a typed target, or of a teacher whose activation has one; None for other functions."""
+    """The formula of a typed target, or of a teacher whose activation has one; None for
+    other functions.
+    """
     names = tuple(f"z{r + 1}" for r in range(target.directions))
     key: Any = target.key
     if key[0] == "text":

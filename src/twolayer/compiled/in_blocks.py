@@ -1,11 +1,15 @@
-"""One step of the chain where inputs have blocks: rows stay in memory, and the processor loops over blocks.
+"""One step of the chain where inputs have blocks: rows stay in memory, and the
+processor loops over blocks.
 
-    λ = Σ_c √s_c W_c ξ_c,    W_c ← κ W_c + η Σ_ν g^ν √s_c ξ_c^ν,    B⁽ⁱ⁾ ← LQ[ B⁽ⁱ⁾, η √s_i C T⁽ⁱ⁾ ]
+    λ = Σ_c √s_c W_c ξ_c,    W_c ← κ W_c + η Σ_ν g^ν √s_c ξ_c^ν,
+        B⁽ⁱ⁾ ← LQ[ B⁽ⁱ⁾, η √s_i C T⁽ⁱ⁾ ]
 
-The step of equations/orthogonal.py with the coordinates of equations/block_coordinates.py. Only what happens in one
-block is written out, so that code is no longer for more of them and the cost is linear in their number. A plain matrix
-T of a small block is made a triangle first, which has the same Gram matrix. A step reads the rows in one place and
-writes them to another; what normalises them is a factor of each, part of the state and applied when they are read.
+The step of equations/orthogonal.py with the coordinates of
+equations/block_coordinates.py. Only what happens in one block is written out, so that
+code is no longer for more of them and the cost is linear in their number. A plain
+matrix T of a small block is made a triangle first, which has the same Gram matrix. A
+step reads the rows in one place and writes them to another; what normalises them is a
+factor of each, part of the state and applied when they are read.
 """
 
 from __future__ import annotations
@@ -27,7 +31,9 @@ __all__ = ["BlockStep", "TwoPlaces", "scratch_of"]
 
 
 class MemoryRows:
-    """W in memory, coordinate after coordinate: rows of powers of two would fall on each other in caches."""
+    """W in memory, coordinate after coordinate: rows of powers of two would fall on
+    each other in caches.
+    """
 
     def __init__(self, code: Code, memory: ir.Value, p: int) -> None:
         self.code, self.memory, self.p = code, memory, p
@@ -57,7 +63,9 @@ def widest(shape: Shape) -> int:
 
 
 def scratch_of(shape: Shape) -> tuple[int, ...]:
-    """Numbers of a lane that a step needs: G, a copy of it to be spent, T, and the new rows."""
+    """Numbers of a lane that a step needs: G, a copy of it to be spent, T, and the new
+    rows.
+    """
     G = shape.p * shape.batch
     return (
         G,
@@ -113,7 +121,9 @@ class TwoPlaces:
 
 
 def shared_of(shape: Shape) -> tuple[int, ...]:
-    """Numbers that all lanes share: √s of every coordinate, L, √s_i of blocks that are not held whole, and tables."""
+    """Numbers that all lanes share: √s of every coordinate, L, √s_i of blocks that are
+    not held whole, and tables.
+    """
     assert shape.blocks is not None
     tables = shape.blocks.triangular * shape.rows * (DEGREE + 2)
     return (
@@ -239,7 +249,9 @@ class BlockStep:
     def _finished(
         self, a: Row, numbers: UnrolledNumbers, size: Row, second: Row
     ) -> tuple[Row, Row, Vector]:
-        """The rules of step.py for what is finite, and the factors that normalise rows."""
+        """The rules of step.py for what is finite, and the factors that normalise
+        rows.
+        """
         code, shape = self.code, self.shape
         normalises = shape.form.normalises
         good = [

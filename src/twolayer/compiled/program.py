@@ -1,9 +1,12 @@
-"""From the shape of a step to machine code: the loop over steps, and the random numbers it uses.
+"""From the shape of a step to machine code: the loop over steps, and the random numbers
+it uses.
 
-    for block of steps:  fill a buffer of normals;   for step in block:  state ← accept(step(state, normals))
+    for block of steps:  fill a buffer of normals;   for step in block:
+        state ← accept(step(state, normals))
 
-Many seeds stand side by side in vectors. A seed by itself is computed in scalars, and its random numbers in vectors
-along the steps. Either way a number is the same to the last bit.
+Many seeds stand side by side in vectors. A seed by itself is computed in scalars, and
+its random numbers in vectors along the steps. Either way a number is the same to the
+last bit.
 """
 
 from __future__ import annotations
@@ -33,12 +36,15 @@ __all__ = ["MemoryLayout", "Program", "program_for"]
 LANES = 16
 DRAWN = 32  # random numbers made at once
 POINTERS = 7
-HELD = 128  # normals of a lane in the buffer: 16 kB with all lanes, which the nearest cache holds
+# normals of a lane in the buffer: 16 kB with all lanes, which the nearest cache holds
+HELD = 128
 
 
 @dataclass(frozen=True)
 class MemoryLayout:
-    """Where the numbers of a lane stand: the state, what belongs to the lane, and the buffers."""
+    """Where the numbers of a lane stand: the state, what belongs to the lane, and the
+    buffers.
+    """
 
     shape: Shape
     lanes: int
@@ -50,12 +56,16 @@ class MemoryLayout:
 
     @property
     def state(self) -> int:
-        """Numbers of a state: W, a, factors of rows in blocks, outcome code, step of the stop, watched value."""
+        """Numbers of a state: W, a, factors of rows in blocks, outcome code, step of
+        the stop, watched value.
+        """
         return self.shape.p * (self.columns + (2 if self.shape.blocks else 1)) + 3
 
     @property
     def numbers(self) -> int:
-        """η, κ, √Δ, threshold, its sign, and the table of the Gram factor, unless all lanes share those of blocks."""
+        """η, κ, √Δ, threshold, its sign, and the table of the Gram factor, unless all
+        lanes share those of blocks.
+        """
         return 5 + (0 if self.shape.blocks else self.shape.rows * (DEGREE + 2))
 
     @property
@@ -71,7 +81,9 @@ class MemoryLayout:
 
     @property
     def buffers(self) -> tuple[int, int]:
-        """Doubles of the buffer of normals, padded to whole vectors, and of room for what a step has to keep."""
+        """Doubles of the buffer of normals, padded to whole vectors, and of room for
+        what a step has to keep.
+        """
         scratch = (
             self.shape.p * self.shape.batch if self.shape.batch > self.shape.p else 1
         )
@@ -108,8 +120,9 @@ class Program:
     ) -> None:
         """Advance one group of lanes by up to so many steps, in place.
 
-        Arrays have the lanes last: state and numbers of doubles, keys (2, 2) of words, span (2) of long integers with
-        the first and the last step of each lane. Shared doubles are those of blocks (in_blocks.py).
+        Arrays have the lanes last: state and numbers of doubles, keys (2, 2) of words,
+        span (2) of long integers with the first and the last step of each lane. Shared
+        doubles are those of blocks (in_blocks.py).
         """
         arrays = (state, numbers, keys, span, shared, *buffers)
         self._call(*(x.ctypes.data for x in arrays), steps)
@@ -142,7 +155,9 @@ def _machine() -> llvm.TargetMachine:
 
 
 def _assemble(module: ir.Module) -> tuple[llvm.ExecutionEngine, int]:
-    """Machine code of a module: what keeps it alive, and the address of its function."""
+    """Machine code of a module: what keeps it alive, and the address of its
+    function.
+    """
     machine = _machine()
     parsed = llvm.parse_assembly(str(module))
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
@@ -302,9 +317,11 @@ def draw(
     counts: tuple[int, int, int],
     buffer: ir.Value,
 ) -> None:
-    """Normals of a block of steps: ``count`` a step, of which ``used`` at a time have neighbouring indices.
+    """Normals of a block of steps: ``count`` a step, of which ``used`` at a time have
+    neighbouring indices.
 
-    Several numbers of each lane are drawn at once, so that processors find independent work.
+    Several numbers of each lane are drawn at once, so that processors find independent
+    work.
     """
     (count, used, width), b = counts, code.builder
     times = DRAWN // layout.lanes
@@ -326,7 +343,9 @@ def draw(
 
 
 class Registers:
-    """Numbers of a state that the function holds; the last three are its bookkeeping (loops/stopping.py)."""
+    """Numbers of a state that the function holds; the last three are its bookkeeping
+    (loops/stopping.py).
+    """
 
     def __init__(self, code: Code, state: ir.Value, numbers: range) -> None:
         self.code, self.numbers = code, numbers

@@ -1,7 +1,8 @@
-"""What fixes the code of a step that is written out, and what it computes with: lanes of seeds for every single number.
+"""What fixes the code of a step that is written out, and what it computes with: lanes
+of seeds for every single number.
 
-The arithmetic may be instructions of the processor (vector.py) or operations of JAX (arrays.py): a step is written
-once for both.
+The arithmetic may be instructions of the processor (vector.py) or operations of JAX
+(arrays.py): a step is written once for both.
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ __all__ = [
 
 
 Quantity: TypeAlias = Any
-"""One number in every lane: a `Vector` of machine code or an array of JAX, which share their signs but no class."""
+"""One number in every lane: a `Vector` of machine code or an array of JAX, which share
+their signs but no class.
+"""
 
 
 class Arithmetic(Protocol):
-    """Arithmetic on lanes beyond the signs + − * / and comparisons, which the lanes know themselves."""
+    """Arithmetic on lanes beyond the signs + − * / and comparisons, which the lanes
+    know themselves.
+    """
 
     def constant(self, number: float) -> Quantity:
         """The same number in all lanes."""
@@ -66,11 +71,13 @@ Matrix = list[Row]
 class BlockShape:
     """What inputs with blocks add to the shape of a step.
 
-    ``plain`` are blocks whose T is a plain matrix of normals: of each its first normal, its width in normals, and its
-    columns.
+    ``plain`` are blocks whose T is a plain matrix of normals: of each its first normal,
+    its width in normals, and its columns.
     """
 
-    columns: int  # coordinates beside the target's: those of blocks held whole, then p of every other one
+    # coordinates beside the target's: those of blocks held whole, then p of every other
+    # one
+    columns: int
     plain: tuple[tuple[int, int, int], ...]
     triangular: int  # how many blocks follow whose T is a triangle
 
@@ -160,7 +167,8 @@ def reflection(
 ) -> tuple[Quantity, Quantity]:
     """The Householder reflection of a row with this first entry and squared norm.
 
-    It is x ← x − scale ⟨x, v⟩ v, v the row with ``head`` added to its first entry, which becomes −head.
+    It is x ← x − scale ⟨x, v⟩ v, v the row with ``head`` added to its first entry,
+    which becomes −head.
     """
     norm = code.sqrt(square)
     head = code.where(corner >= 0.0, norm, -norm)

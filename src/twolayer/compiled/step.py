@@ -1,9 +1,10 @@
 """One step of the chain as straight-line arithmetic on lanes of seeds.
 
-    W ← κ W + η ḡ in the basis (ξ*, ξ⊥, outside),    rows normalised where they are,    B ← LQ
+    W ← κ W + η ḡ in the basis (ξ*, ξ⊥, outside),    rows normalised where they are,
+        B ← LQ
 
-The same step as equations/orthogonal.py, written out number by number: every entry of a small matrix is a vector over
-seeds, so nothing is gathered, transposed or called.
+The same step as equations/orthogonal.py, written out number by number: every entry of a
+small matrix is a vector over seeds, so nothing is gathered, transposed or called.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ __all__ = ["new_state"]
 
 
 def lower(code: Arithmetic, X: Matrix) -> Matrix:
-    """Lower triangular L with L Lᵀ = X Xᵀ by reflections, for fewer rows than columns; zeros are left out."""
+    """Lower triangular L with L Lᵀ = X Xᵀ by reflections, for fewer rows than columns;
+    zeros are left out.
+    """
     p = len(X)
     for i in range(p):
         row = X[i][i:]
@@ -61,7 +64,9 @@ def lower_columns(code: Columns, X: Row, p: int) -> Row:
 def factor(
     code: Arithmetic, shape: Shape, table: Matrix, normal: Callable[[int], Quantity]
 ) -> Matrix:
-    """T of the samples' part outside the known directions: rows of a lower triangle (numerics/wishart.py)."""
+    """T of the samples' part outside the known directions: rows of a lower triangle
+    (numerics/wishart.py).
+    """
     s = shape.rows
     T = []
     below = s
@@ -86,7 +91,9 @@ def new_state(
     totals: Totals,
     outside: Callable[[int], Quantity],
 ) -> tuple[UnrolledState, Quantity]:
-    """The state after a step, and whether it is finite; ``outside(i)`` are the normals of T."""
+    """The state after a step, and whether it is finite; ``outside(i)`` are the normals
+    of T.
+    """
     p, r, n = shape.p, shape.rank, shape.rank + shape.p
     W, a = state
     along, C, second = totals

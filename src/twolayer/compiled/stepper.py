@@ -1,7 +1,8 @@
 """A chain whose step is written out, as a stepwise run: the numbers of every seed.
 
 state of a seed: one row of numbers, W (p, r + p) in the orthonormal basis and a (p,);
-    with blocks Wᵀ (coordinates, p) in the basis of equations/block_coordinates.py, a, and a factor of each row of W
+    with blocks Wᵀ (coordinates, p) in the basis of equations/block_coordinates.py, a,
+        and a factor of each row of W
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def shape_of(
 
 
 def blocks_of(at: Reduced, layout: BlockLayout) -> BlockShape:
-    """What fixes the code where inputs have blocks: small ones have plain matrices T, and come first."""
+    """What fixes the code where inputs have blocks: small ones have plain matrices T,
+    and come first.
+    """
     assert isinstance(at.factor, GramFactors)
     plain, first, outside = [], 0, iter(layout.outside)
     for group in at.factor.groups:
@@ -84,12 +87,14 @@ def blocks_of(at: Reduced, layout: BlockLayout) -> BlockShape:
 
 
 class WrittenStepper(Stepper):
-    """What a written-out step needs to know of all seeds, of one task or of several of the same compiled form.
+    """What a written-out step needs to know of all seeds, of one task or of several of
+    the same compiled form.
 
-    Seeds stand in groups of one lane; ``dims`` and ``tables`` are the dimension and the table of the Gram factor of
-    each task. Where inputs have blocks there is one task, and a ``layout`` says where rows lie. ``numbers`` (seeds,
-    n) are η, κ, √Δ, threshold, its sign, and the table unless there are blocks, in one row where all seeds share them;
-    ``shared`` are those of blocks (in_blocks.py).
+    Seeds stand in groups of one lane; ``dims`` and ``tables`` are the dimension and the
+    table of the Gram factor of each task. Where inputs have blocks there is one task,
+    and a ``layout`` says where rows lie. ``numbers`` (seeds, n) are η, κ, √Δ,
+    threshold, its sign, and the table unless there are blocks, in one row where all
+    seeds share them; ``shared`` are those of blocks (in_blocks.py).
     """
 
     block = 64
@@ -147,7 +152,9 @@ class WrittenStepper(Stepper):
         self.shape = shape_of(problem, at, lanes.quantity, max(noise) > 0, layout)
 
     def rows(self) -> np.ndarray:
-        """The start in the orthonormal basis, W and a in one row of numbers for each seed; one row if all are alike."""
+        """The start in the orthonormal basis, W and a in one row of numbers for each
+        seed; one row if all are alike.
+        """
         only = self.lanes.only_start() if self.layout is None else None
         Q, M, a = self.lanes.starts() if only is None else only
         if self.layout is None:

@@ -1,9 +1,11 @@
-"""Numbers that write machine code: Python arithmetic on them appends vector instructions to an LLVM function.
+"""Numbers that write machine code: Python arithmetic on them appends vector
+instructions to an LLVM function.
 
     x*y + z on lanes of seeds  →  one instruction for all lanes, no branch, no call
 
-Every operation is the IEEE one of its kind (products and sums are fused only where `fma` says so), so a lane's result
-depends neither on the number of lanes nor on what stands in the others.
+Every operation is the IEEE one of its kind (products and sums are fused only where
+`fma` says so), so a lane's result depends neither on the number of lanes nor on what
+stands in the others.
 """
 
 from __future__ import annotations
@@ -19,10 +21,14 @@ __all__ = ["Code", "Index", "Operand", "Vector"]
 DOUBLE, WORD, LONG, BIT = ir.DoubleType(), ir.IntType(32), ir.IntType(64), ir.IntType(1)
 
 Operand: TypeAlias = "Vector | float"
-"""What arithmetic takes beside a vector: another one, or the same number in all lanes."""
+"""What arithmetic takes beside a vector: another one, or the same number in all
+lanes.
+"""
 
 Index: TypeAlias = ir.Value | int
-"""A place in memory or the count of a loop: known when the code runs, or when it is written."""
+"""A place in memory or the count of a loop: known when the code runs, or when it is
+written.
+"""
 
 
 class Vector:
@@ -121,9 +127,11 @@ Function = Callable[["Code", Vector], tuple[Vector, Vector]]
 
 
 class Code:
-    """A function of LLVM under construction, for a number of lanes side by side; one lane is a scalar.
+    """A function of LLVM under construction, for a number of lanes side by side; one
+    lane is a scalar.
 
-    ``functions`` are those of the formula language by name, with their slopes (elementary.py).
+    ``functions`` are those of the formula language by name, with their slopes
+    (elementary.py).
     """
 
     def __init__(
@@ -228,7 +236,9 @@ class Code:
         return self.functions[name](self, x)
 
     def where(self, mask: Vector, yes: Operand, no: Operand) -> Vector:
-        """The first where the mask holds, else the second; at least one of them is a vector."""
+        """The first where the mask holds, else the second; at least one of them is a
+        vector.
+        """
         like = yes if isinstance(yes, Vector) else no
         assert isinstance(like, Vector)
         yes, no = self.like(like, yes), self.like(like, no)
@@ -261,7 +271,9 @@ class Code:
     def rarely(
         self, mask: Vector, value: Callable[[], Vector], otherwise: Vector
     ) -> Vector:
-        """``where(mask, value(), otherwise)``, where the value is computed only if some lane asks for it."""
+        """``where(mask, value(), otherwise)``, where the value is computed only if some
+        lane asks for it.
+        """
         any_lane = self.any(mask)
         before = self.builder.block
         with self.builder.if_then(any_lane, likely=False):
@@ -301,7 +313,9 @@ class Code:
         return self.fma(x, halves[1], halves[0])
 
     def load(self, pointer: ir.Value, index: Index, kind: ir.Type) -> Vector:
-        """Lanes from memory; the index counts vectors, and may be a number or a scalar of the function."""
+        """Lanes from memory; the index counts vectors, and may be a number or a scalar
+        of the function.
+        """
         place = self.place(pointer, index, kind)
         return Vector(
             self,
@@ -336,7 +350,9 @@ class Code:
     def loop(
         self, count: Index, body: Callable[[ir.Value], None], first: int = 0
     ) -> None:
-        """``for i in range(first, count): body(i)`` with a scalar i; the count may be a scalar of the function."""
+        """``for i in range(first, count): body(i)`` with a scalar i; the count may be a
+        scalar of the function.
+        """
         b = self.builder
         last = ir.Constant(LONG, count) if isinstance(count, int) else count
         before, head = b.block, b.append_basic_block("loop")

@@ -1,1 +1,3 @@
-"""The explorer: a page on which every theory of the package answers at once, and the server behind it."""
+"""The explorer: a page on which every theory of the package answers at once, and the
+server behind it.
+"""

@@ -1,9 +1,11 @@
-"""What the page gives away as text: the same task as Python, as a file and as a command.
+"""What the page gives away as text: the same task as Python, as a file and as a
+command.
 
-    tables of a task file  →  import twolayer as tl; problem = tl.Problem(…); …; theory = tl.solve(…)
+    tables of a task file  →
+        import twolayer as tl; problem = tl.Problem(…); …; theory = tl.solve(…)
 
-Only what was set is written, so that the text reads as a person would have typed it; running it gives the numbers that
-the page shows.
+Only what was set is written, so that the text reads as a person would have typed it;
+running it gives the numbers that the page shows.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ def _given(table: Any, *without: str) -> Json:
 
 
 def _call(name: str, arguments: Options, first: tuple[str, ...] = ()) -> str:
-    return f"{name}({', '.join([*first, *(f'{key}={value!r}' for key, value in arguments.items())])})"
+    named = [f"{key}={value!r}" for key, value in arguments.items()]
+    return f"{name}({', '.join([*first, *named])})"
 
 
 def _method(word: str, dim: int | None, knobs: Options) -> str:
@@ -52,7 +55,8 @@ def _method(word: str, dim: int | None, knobs: Options) -> str:
 
 
 def as_python(task: TaskFile, methods: tuple[str, ...] = ("ode", "chain")) -> str:
-    """A script that computes what the page shows; ``theory`` holds the first method, ``runs`` the simulated one.
+    """A script that computes what the page shows; ``theory`` holds the first method,
+    ``runs`` the simulated one.
 
     Examples
     --------
@@ -188,7 +192,9 @@ def as_toml(task: TaskFile) -> str:
 
 
 def as_shell(task: TaskFile, methods: tuple[str, ...] = ("ode", "chain")) -> str:
-    """A command that writes the file and compares the methods, or solves by the only one."""
+    """A command that writes the file and compares the methods, or solves by the only
+    one.
+    """
     text, name = as_toml(task), "task.toml"
     command = (
         f"twolayer solve {name} --method {methods[0]}"

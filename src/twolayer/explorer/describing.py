@@ -1,26 +1,32 @@
 """What a description says before anything is run.
 
-formula     the target and the activation as LaTeX, or the character at which they cannot be read
-analysis    exponents, leap chain and staircase of the target
-support     the methods that apply, and for each of the others the reason
-text        the same task as Python, as a file, as a command; the papers behind what is shown
+formula     the target and the activation as LaTeX, or the character at which they
+cannot be read analysis    exponents, leap chain and staircase of the target support
+the methods that apply, and for each of the others the reason text        the same task
+as Python, as a file, as a command; the papers behind what is shown
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from twolayer.explorer.copying import as_python, as_shell, as_toml
 from twolayer.explorer.speaking import Voice
 from twolayer.files.taskfile import TaskFile
-from twolayer.numerics.arguments import Json
+from twolayer.numerics.arguments import Json, Options
 from twolayer.numerics.errors import InputError
+
+if TYPE_CHECKING:
+    from twolayer.analysis.exponents import Analysis
 
 __all__ = ["analysis", "formula", "support", "text"]
 
 
 def formula(task: TaskFile, options: Json, voice: Voice) -> Json:
-    """LaTeX of the target and the activation, each with the error and its place where there is one."""
+    """LaTeX of the target and the activation, each with the error and its place where
+    there is one.
+    """
     from twolayer.functions.activation import Activation
     from twolayer.functions.target import Target
 
@@ -48,7 +54,8 @@ def formula(task: TaskFile, options: Json, voice: Voice) -> Json:
 
 
 def _activation_latex(name: str) -> str:
-    r"""An activation as LaTeX; names are those of the papers, where erf means erf(z/√2).
+    r"""An activation as LaTeX; names are those of the papers, where erf means
+    erf(z/√2).
 
     Examples
     --------
@@ -69,15 +76,14 @@ def _activation_latex(name: str) -> str:
 
 
 def analysis(task: TaskFile, options: Json, voice: Voice) -> Json:
-    """Exponents of the target, and which of its directions are learned at which step."""
-    from twolayer.functions.exponents import analyse
+    """Exponents of the target, and which of its directions are learned at which
+    step.
+    """
+    from twolayer.analysis.exponents import analyse
 
-    problem = task.problem()
-    found = analyse(problem.target)
-    fresh, reused = (
-        found.staircase(problem.activation),
-        found.staircase(problem.activation, reuse=True),
-    )
+    found = analyse(task.problem())
+    fresh, why_not = _staircase(found, task, reuse=False)
+    reused, _ = _staircase(found, task, reuse=True)
     return {
         "information": found.information,
         "leap": found.leap,
@@ -85,16 +91,33 @@ def analysis(task: TaskFile, options: Json, voice: Voice) -> Json:
         "generative": found.generative,
         "generative_leap": found.generative_leap,
         "generative_chain": found.generative_chain,
-        "staircase": list(fresh),
-        "staircase_reused": list(reused),
+        "staircase": fresh,
+        "staircase_reused": reused,
+        "staircase_unknown": why_not,
         "directions": found.directions,
         "unused": len(found.unused),
         "unresolved": len(found.unresolved),
     }
 
 
+def _staircase(
+    found: Analysis, task: TaskFile, reuse: bool
+) -> tuple[list[int | None] | None, str | None]:
+    """The giant step at which each direction is learned by the loss and rule of the
+    task, or why nobody knows.
+    """
+    algorithm, activation = task.algorithm(), task.problem().activation
+    push: Options = {"loss": algorithm.loss, "rule": algorithm.rule, "reuse": reuse}
+    try:
+        return list(found.staircase(activation, **push)), None
+    except InputError as reason:
+        return None, str(reason)
+
+
 def support(task: TaskFile, options: Json, voice: Voice) -> Json:
-    """Methods that apply, in the order in which they are shown, and the reasons of the others."""
+    """Methods that apply, in the order in which they are shown, and the reasons of the
+    others.
+    """
     from twolayer.running.support import support as found_by
 
     problem, algorithm = task.problem(), task.algorithm()

@@ -1,6 +1,8 @@
-"""Starting the server: from the command line until Ctrl-C, from Python and notebooks in the background.
+"""Starting the server: from the command line until Ctrl-C, from Python and notebooks in
+the background.
 
-explore(problem, algorithm, start)   →  an address; a frame in a notebook, a tab of the browser elsewhere
+explore(problem, algorithm, start)   →  an address; a frame in a notebook, a tab of the
+browser elsewhere
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ READY = 20.0  # seconds that a server may take to listen
 
 
 class Explorer:
-    """A server that runs. In a notebook it shows itself as a frame.
+    """A server that runs. In a notebook it shows itself as a frame. Made by `explore`.
 
     Attributes
     ----------
@@ -89,7 +91,8 @@ def tables_of(
         for key, value in table.items():
             if isinstance(value, str) and "<function" in value:
                 raise InputError(
-                    f"Argument `{name}` must be text that a page can show, but `{key}` is a function."
+                    f"Argument `{name}` must be text that a page can show, but `{key}`"
+                    " is a function."
                 )
     tables: Json = {
         name: {key: value for key, value in table.items() if value is not None}
@@ -124,6 +127,7 @@ def _server(
     try:
         import uvicorn
 
+        from twolayer.explorer.connections import Bounded
         from twolayer.explorer.pool import Pool
         from twolayer.explorer.server import LOOPBACK, create_app
     except ImportError as error:
@@ -131,12 +135,15 @@ def _server(
         if missing not in ("fastapi", "uvicorn"):
             raise
         raise InputError(
-            f"The explorer needs {missing}, which the extra `explore` installs: pip install 'twolayer[explore]'."
+            f"The explorer needs {missing}, which the extra `explore` installs: pip"
+            " install 'twolayer[explore]'."
         ) from None
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: object) -> None:
-            """End; uvicorn would raise the signal once more afterwards, which is a second Ctrl-C to the command."""
+            """End; uvicorn would raise the signal once more afterwards, which is a
+            second Ctrl-C to the command.
+            """
             self.force_exit = self.should_exit
             self.should_exit = True
 
@@ -144,7 +151,8 @@ def _server(
     if port > 65535:
         reject("port", port, "at most 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns off Nagle's algorithm, which would hold answers back for 40 ms, where it reads that this is TCP
+    # asyncio turns off Nagle's algorithm, which would hold answers back for 40 ms,
+    # where it reads that this is TCP
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -153,7 +161,8 @@ def _server(
         bound.close()
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(
-            f"The server cannot listen at {host}, port {port}: {reason}; give another --port."
+            f"The server cannot listen at {host}, port {port}: {reason}; give another"
+            " --port."
         ) from None
     port = bound.getsockname()[1]
     local = host in LOOPBACK
@@ -165,6 +174,7 @@ def _server(
     # a stream that is open does not keep the server alive
     config = uvicorn.Config(
         app,
+        http=Bounded,
         log_level="critical",
         timeout_graceful_shutdown=0,
         ws="none",
@@ -203,7 +213,8 @@ def explore(
     browser: bool = True,
     **run: object,
 ) -> Explorer:
-    """Open the explorer on a description: in a notebook as a frame, elsewhere in the browser.
+    """Open the explorer on a description: in a notebook as a frame, elsewhere in the
+    browser.
 
     Parameters
     ----------

@@ -1,15 +1,18 @@
 """What the page may ask for: bounds in numbers, checked before any work.
 
-    text → tables → bounds of size (here, in the server) → cost of the run (in a worker) → work
+    text → tables → bounds of size (here, in the server) → cost of the run (in a worker)
+        → work
 
-The cost is that of `twolayer solve --dry-run`. A refusal is a sentence with the bound, the value, and what to use
-instead.
+The cost is that of `twolayer solve --dry-run`. A refusal is a sentence with the bound,
+the value, and what to use instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from twolayer.files.taskfile import TaskFile
 from twolayer.numerics.durations import lasting
@@ -34,6 +37,9 @@ class Limits:
     quick: float = 90.0  # seconds of work until an answer
     long: float = 600.0  # and of a stream of runs
     memory: int = 256 * 2**20  # bytes of a result
+    numbers: int = (
+        2_500_000  # in one event: 64 MiB as text, which is what a line may have
+    )
     waiting: int = 24  # requests without a worker; beyond them the answer is "busy"
 
 
@@ -52,12 +58,14 @@ def check_size(task: TaskFile, limits: Limits = LIMITS) -> None:
     ... }
     >>> check_size(task_from(tables, "page"))
     Traceback (most recent call last):
-    twolayer.InputError: The page runs at most 64 neurons, but `problem.width` is 1000: use twolayer solve.
+    twolayer.InputError: The page runs at most 64 neurons, but `problem.width` is 1000:
+    use twolayer solve.
     """
     problem, run = task.table.problem, task.table.run
     if task.table.stages:
         raise InputError(
-            "The page follows one algorithm, but the task has [[stages]]: use twolayer solve."
+            "The page follows one algorithm, but the task has [[stages]]: use twolayer"
+            " solve."
         )
     _most("neurons", "problem.width", problem.width, limits.width)
     _most("directions", "problem.directions", problem.directions, limits.directions)
@@ -112,31 +120,69 @@ def check_size(task: TaskFile, limits: Limits = LIMITS) -> None:
 def _most(what: str, key: str, value: object, most: int) -> None:
     if isinstance(value, int) and not isinstance(value, bool) and value > most:
         raise InputError(
-            f"The page runs at most {most} {what}, but `{key}` is {value}: use twolayer solve."
+            f"The page runs at most {most} {what}, but `{key}` is {value}: use twolayer"
+            " solve."
         )
 
 
 def check_cost(seconds: float, memory: int, limits: Limits = LIMITS) -> None:
-    """Refuse runs that would take too long or too much memory, by the estimates of `cost_of`.
+    """Refuse runs that would take too long or too much memory, by the estimates of
+    `cost_of`.
 
     Examples
     --------
     >>> check_cost(1.0, 10**6)
     >>> check_cost(86400.0, 10**6)
     Traceback (most recent call last):
-    twolayer.InputError: The page runs at most 10 min, but this takes about 24 h: use a smaller dim, fewer seeds or an
+    twolayer.InputError: The page runs at most 10 min, but this takes about 24 h: use a
+    smaller dim, fewer seeds or an
     earlier end, or twolayer solve.
     """
     advice = "use a smaller dim, fewer seeds or an earlier end, or twolayer solve"
     if not seconds <= limits.long:
         raise InputError(
-            f"The page runs at most {lasting(limits.long)}, but this takes about {lasting(seconds)}: {advice}."
+            f"The page runs at most {lasting(limits.long)}, but this takes about"
+            f" {lasting(seconds)}: {advice}."
         )
     if memory > limits.memory:
         size = f"{memory / 2**20:.3g} MiB"
         raise InputError(
-            f"The page keeps at most {limits.memory // 2**20} MiB, but this takes {size}: {advice}."
+            f"The page keeps at most {limits.memory // 2**20} MiB, but this takes"
+            f" {size}: {advice}."
         )
+
+
+def check_answer(data: object, limits: Limits = LIMITS) -> None:
+    """Refuse to write an answer of more numbers than a line may have.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> check_answer(
+    ...     {"Q": np.zeros((1000, 50, 50)), "name": "ode"}, Limits(numbers=10**6)
+    ... )
+    Traceback (most recent call last):
+    twolayer.InputError: The page shows at most 1000000 numbers at once, but this answer
+    has 2500001: use fewer save
+    points or neurons, or twolayer solve.
+    """
+    count = _count(data)
+    if count > limits.numbers:
+        raise InputError(
+            f"The page shows at most {limits.numbers} numbers at once, but this answer"
+            f" has {count}: use fewer save points or neurons, or twolayer solve."
+        )
+
+
+def _count(data: object) -> int:
+    """How many numbers there are; a text counts as one for each 25 characters."""
+    if isinstance(data, np.ndarray):
+        return data.size
+    if isinstance(data, dict):
+        return sum(map(_count, data.values()))
+    if isinstance(data, list | tuple):
+        return sum(map(_count, data))
+    return 1 + len(data) // 25 if isinstance(data, str) else 1
 
 
 def check_family(values: Sequence[object], limits: Limits = LIMITS) -> None:

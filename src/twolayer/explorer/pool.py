@@ -1,12 +1,14 @@
-"""The workers of the server: processes that are started, given one question each, stopped, and started again.
+"""The workers of the server: processes that are started, given one question each,
+stopped, and started again.
 
     job → waiting → worker → events … → done | error
 
-Answers to quick questions have a worker that long runs never take. A question goes to a worker that has compiled its
-equations before, if that one is free. Workers start one after the other, so that the first is ready soon; questions
-wait for it. A withdrawn question is told to stop, and its process is ended if it has not stopped after a quarter of a
-second; another takes its place. When a process ends by itself, a quick question is given to another once, and a stream
-ends with an error.
+Answers to quick questions have a worker that long runs never take. A question goes to a
+worker that has compiled its equations before, if that one is free. Workers start one
+after the other, so that the first is ready soon; questions wait for it. A withdrawn
+question is told to stop, and its process is ended if it has not stopped after a quarter
+of a second; another takes its place. When a process ends by itself, a quick question is
+given to another once, and a stream ends with an error.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import logging
 import os
 import sys
 import tempfile
@@ -31,15 +34,21 @@ from twolayer.numerics.temporary_files import clear_stale, mark, passing
 __all__ = ["Busy", "Inquiry", "Pool"]
 
 WORKERS = 3
+COMMAND = (sys.executable, "-m", "twolayer.explorer.worker")
 PATIENCE = 0.25  # seconds that a question has to stop by itself
-LINE = 64 * 2**20  # bytes of one event at most
+LINE = (
+    65 * 2**20
+)  # bytes of one event at most: the largest answer of `limits.py`, with its frame
+AGAIN = 1.0  # seconds until a process is tried again that could not be started
 DATA = {
     "problem": ("noise", "flips"),
     "algorithm": ("lr", "momentum", "weight_decay", "second_lr"),
     "run": ("dim", "time", "steps", "alpha", "seeds", "seed"),
     "start": ("Q", "M", "a", "seed", "random"),
 }
-"""Keys whose values are data of the equations: changing them compiles nothing new, or little."""
+"""Keys whose values are data of the equations: changing them compiles nothing new, or
+little.
+"""
 
 
 class Busy(Exception):
@@ -105,7 +114,9 @@ class Worker:
             self.process.stdin.write(json.dumps(message).encode() + b"\n")
 
     def kill(self) -> None:
-        """End the process at once; until its successor is ready, it takes no question."""
+        """End the process at once; until its successor is ready, it takes no
+        question.
+        """
         self.ready = False
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -115,7 +126,13 @@ class Worker:
 class Pool:
     """A few workers, and the questions that wait for them."""
 
-    def __init__(self, workers: int = WORKERS, limits: Limits = LIMITS) -> None:
+    def __init__(
+        self,
+        workers: int = WORKERS,
+        limits: Limits = LIMITS,
+        command: tuple[str, ...] = COMMAND,
+    ) -> None:
+        self.command = command
         self.workers = [Worker(number) for number in range(workers)]
         self.limits = limits
         self.waiting: deque[Inquiry] = deque()
@@ -126,7 +143,9 @@ class Pool:
         self._later: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Start the first process, which is ready some seconds later; the others follow it."""
+        """Start the first process, which is ready some seconds later; the others follow
+        it.
+        """
         clear_stale(Path(tempfile.gettempdir()))
         self._folder = self._stack.enter_context(
             passing(Path(tempfile.mkdtemp(prefix=f"twolayer-{mark()}-")))
@@ -153,13 +172,12 @@ class Pool:
             "TMPDIR": str(self._folder)
         }  # a worker may be killed, and its files go with the folder
         worker.process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "twolayer.explorer.worker",
+            *self.command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=LINE,
-            # XLA takes preferences of LLVM in code that it kept for abilities that the processor lacks
+            # XLA takes preferences of LLVM in code that it kept for abilities that the
+            # processor lacks
             env={"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, **own},
             start_new_session=True,  # Ctrl-C is for the server, which ends them
         )
@@ -170,6 +188,27 @@ class Pool:
 
     async def _read(self, worker: Worker) -> None:
         """Pass on what a worker says until it ends, and start it again."""
+        assert worker.process is not None
+        try:
+            await self._listen(worker)
+        except (ValueError, KeyError, TypeError) as error:
+            # a line that is too long or says nothing: whatever follows it is not
+            # understood either
+            logging.getLogger(__name__).error(
+                "A worker of the explorer is not understood: %s", error
+            )
+            worker.kill()
+        self._lost(worker, await worker.process.wait())
+        await self._insist_on_launch(worker)
+
+    async def _insist_on_launch(self, worker: Worker) -> None:
+        while not self._closing:
+            try:
+                return await self._launch(worker)
+            except OSError:  # there is no memory for a process now, or no number
+                await asyncio.sleep(AGAIN)
+
+    async def _listen(self, worker: Worker) -> None:
         assert worker.process is not None and worker.process.stdout is not None
         async for line in worker.process.stdout:
             message = json.loads(line)
@@ -179,17 +218,20 @@ class Pool:
                 self._dispatch()
                 following = next((w for w in self.workers if w.process is None), None)
                 if following is not None:
-                    await self._launch(following)
-            elif job is not None and message["job"] == job.number:
+                    await self._insist_on_launch(following)
+            elif job is None or message["job"] != job.number:
+                _forget(message["data"])
+            else:
+                if job.over:  # it has been withdrawn, and nobody waits for its file
+                    _forget(message["data"])
                 job.tell(event, message["data"])
                 if event in ("done", "error"):
                     self._finished(job)
-        self._lost(worker, await worker.process.wait())
-        if not self._closing:
-            await self._launch(worker)
 
     def _lost(self, worker: Worker, code: int) -> None:
-        """The process has ended: its question goes to another worker, once, if nothing of the answer has been told."""
+        """The process has ended: its question goes to another worker, once, if nothing
+        of the answer has been told.
+        """
         job, worker.job, worker.ready = worker.job, None, False
         if job is None:
             return
@@ -244,7 +286,9 @@ class Pool:
             self._soon(self._expire(job, seconds))
 
     def _free(self, job: Inquiry) -> Worker | None:
-        """The best free worker for a question: one that knows its equations, the first of all keeping quick ones."""
+        """The best free worker for a question: one that knows its equations, the first
+        of all keeping quick ones.
+        """
         lasting = job.kind in LONG or job.ahead
         free = [
             w
@@ -261,7 +305,10 @@ class Pool:
     async def _expire(self, job: Inquiry, seconds: float) -> None:
         await asyncio.sleep(seconds)
         if not job.over:
-            sentence = f"The answer took longer than {seconds:g} s and was given up: ask for less."
+            sentence = (
+                f"The answer took longer than {seconds:g} s and was given up: ask for"
+                " less."
+            )
             self._withdraw(job, {"error": sentence, "status": 504})
 
     def cancel(self, number: int) -> bool:
@@ -293,3 +340,9 @@ class Pool:
             job.worker.job = None
             self.jobs.pop(job.number, None)
             job.worker.kill()
+
+
+def _forget(data: object) -> None:
+    """Remove the file of an answer that nobody takes."""
+    if isinstance(data, dict) and "file" in data:
+        Path(data["file"]).unlink(missing_ok=True)

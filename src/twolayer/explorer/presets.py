@@ -1,4 +1,5 @@
-"""What the page offers to open: classic set-ups of the five sources, figures of the gallery, published set-ups.
+"""What the page offers to open: classic set-ups of the five sources, figures of the
+gallery, published set-ups.
 
 presets.toml            a task for each classic set-up, with the figures that show it
 gallery/*.py            names and titles of figures, read and not run
@@ -135,7 +136,8 @@ def catalogue() -> Json:
     Examples
     --------
     >>> sorted(catalogue())
-    ['activations', 'figures', 'losses', 'presets', 'rules', 'sources', 'version', 'zoo']
+    ['activations', 'figures', 'losses', 'presets', 'rules', 'sources', 'version',
+    'zoo']
     """
     from twolayer import __version__
 

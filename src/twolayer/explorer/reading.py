@@ -1,9 +1,9 @@
 """What is known about a task without following it.
 
-escape       times at which phase retrieval leaves a random start: annealed, quenched, corrected
-phases       the (μ, δ) plane of batch and rate, with the point of the task
-landscape    φ(m), the population loss of one neuron against its overlap
-best         the excess risk that no algorithm beats, against α
+escape       times at which phase retrieval leaves a random start: annealed, quenched,
+corrected phases       the (μ, δ) plane of batch and rate, with the point of the task
+landscape    φ(m), the population loss of one neuron against its overlap best
+the excess risk that no algorithm beats, against α
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def escape(task: TaskFile, options: Json, voice: Voice) -> Json:
 
 @float64
 def phases(task: TaskFile, options: Json, voice: Voice) -> Json:
-    """The plane: names of regions at the points of a grid, its lines, and the point where the task is."""
+    """The plane: names of regions at the points of a grid, its lines, and the point
+    where the task is.
+    """
     from twolayer.analysis.phases import phase_diagram
 
     problem, algorithm = task.problem(), task.algorithm()
@@ -58,6 +60,7 @@ def phases(task: TaskFile, options: Json, voice: Voice) -> Json:
         geometry=geometry,
         activation=problem.activation,
         width=problem.width,
+        gram=problem.P,
     )
     mu, delta = float(algorithm.batch.exponent), -float(algorithm.lr.exponent)
     lines = diagram.lines
@@ -100,9 +103,11 @@ def phases(task: TaskFile, options: Json, voice: Voice) -> Json:
         ],
         "optimal": [diagram.optimal_mu, diagram.optimal_delta(diagram.optimal_mu)],
         "here": {"mu": mu, "delta": delta, **({} if here is None else _told(here))},
-        "caveat": ""
-        if algorithm.geometry == geometry
-        else "The plane is that of projected weights; those of the task are free.",
+        "caveat": (
+            ""
+            if algorithm.geometry == geometry
+            else "The plane is that of projected weights; those of the task are free."
+        ),
     }
 
 
@@ -136,7 +141,8 @@ def best(task: TaskFile, options: Json, voice: Voice) -> Json:
     problem = task.problem()
     if problem.k > 1:
         raise InputError(
-            f"The best possible risk of a target with {problem.k} directions takes minutes: use tl.best_possible."
+            f"The best possible risk of a target with {problem.k} directions takes"
+            " minutes: use tl.best_possible."
         )
     end = float(options.get("alpha") or 10.0)
     alphas = end * (np.arange(1, 61) / 60) ** 2  # dense where the threshold is

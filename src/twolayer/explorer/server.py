@@ -1,24 +1,29 @@
 """The server of the page: a few routes, and who may use them.
 
     GET  /                  the page, its files, and the playground
-    GET  /api/catalogue     what the page starts with: presets, words, bounds, the task of the command line
-    POST /api/KIND          {"task": …, "options": …}  →  JSON, or a stream of events for runs and families
+    GET  /api/catalogue     what the page starts with: presets, words, bounds,
+         the task of the command line
+    POST /api/KIND          {"task": …, "options": …}  →
+        JSON, or a stream of events for runs and families
     DELETE /api/jobs/N      withdraw a question
 
-It listens to this machine only, unless told otherwise, and then asks for a token. Requests that name another host in
-Host or Origin are refused: a page from elsewhere cannot reach the server through a name that it points here. Answers
-carry a policy that lets the page load nothing but its own files. No route reads or writes a file that a request names.
+It listens to this machine only, unless told otherwise, and then asks for a token.
+Requests that name another host in Host or Origin are refused: a page from elsewhere
+cannot reach the server through a name that it points here. Answers carry a policy that
+lets the page load nothing but its own files. No route reads or writes a file that a
+request names.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import functools
 import gzip
 import json
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -27,6 +32,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from twolayer.explorer import connections
 from twolayer.explorer.limits import LIMITS, check_family, check_size
 from twolayer.explorer.pool import Busy, Inquiry, Pool
 from twolayer.explorer.presets import catalogue
@@ -48,11 +54,14 @@ TYPES = {
 }
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 STREAMS = ("run", "family")
+PIECE = (
+    3 * 2**18
+)  # bytes of a file at a time: of threes, which base64 writes without a rest
 TOKEN = "x-twolayer-token"
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self' data:; img-src 'self' data: blob:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'self' http://localhost:* http://127.0.0.1:*"
+    "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self' data:;"
+    " img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action"
+    " 'none'; frame-ancestors 'self' http://localhost:* http://127.0.0.1:*"
 )
 PLAYGROUND = (
     POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
@@ -65,6 +74,8 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-cache",
 }
+CLOSING = {**HEADERS, "connection": "close"}
+"""For refusals before the body is read: what is left of it is not waited for."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -95,7 +106,9 @@ class Question(BaseModel):
 
 
 class Guard:
-    """Lets in who may come, and bounds what they bring: host, origin, token, size of the body."""
+    """Lets in who may come, and bounds what they bring: host, origin, token, size of
+    the body.
+    """
 
     def __init__(self, app: Any, hosts: frozenset[str], token: str | None) -> None:
         self.app, self.hosts, self.token = app, hosts, token
@@ -112,10 +125,29 @@ class Guard:
         refusal = self._refusal(scope, headers)
         if refusal is not None:
             status, sentence = refusal
-            await JSONResponse({"error": sentence}, status, HEADERS)(
+            await JSONResponse({"error": sentence}, status, CLOSING)(
                 scope, receive, send
             )
             return
+        if scope["method"] == "POST":
+            try:
+                body = await asyncio.wait_for(_body(receive), connections.PATIENCE)
+            except TimeoutError:
+                answer = JSONResponse(
+                    {"error": "The question did not arrive in time."}, 408, CLOSING
+                )
+                await answer(scope, receive, send)
+                return
+            if body is None:
+                sentence = (
+                    f"A question has at most {LIMITS.body} bytes, but this one has"
+                    " more."
+                )
+                await JSONResponse({"error": sentence}, 413, CLOSING)(
+                    scope, receive, send
+                )
+                return
+            receive = _replayed(body, receive)
         await self.app(scope, receive, send)
 
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
@@ -123,7 +155,10 @@ class Guard:
         if self.token is None and host not in self.hosts:
             return (
                 421,
-                f"This server answers as {', '.join(sorted(self.hosts))}, but was asked as {short(host)}.",
+                (
+                    f"This server answers as {', '.join(sorted(self.hosts))}, but was"
+                    f" asked as {short(host)}."
+                ),
             )
         if origin is not None and urlsplit(origin).netloc != host:
             return 403, "The request comes from another page."
@@ -145,14 +180,50 @@ class Guard:
             ):
                 return 415, "A question is JSON."
             length = headers.get("content-length", "")
-            if not length.isdecimal():
+            if (
+                not (length.isascii() and length.isdecimal())
+                or "transfer-encoding" in headers
+            ):
                 return 411, "A question tells its length."
             if int(length) > LIMITS.body:
                 return (
                     413,
-                    f"A question has at most {LIMITS.body} bytes, but this one has {length}.",
+                    (
+                        f"A question has at most {LIMITS.body} bytes, but this one has"
+                        f" {length[:20]}."
+                    ),
                 )
         return None
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """The body of a request, or None as soon as more has come than a question may have.
+
+    The length that a request declares is no bound: one in chunks goes on for as long as
+    it likes, whatever it has declared.
+    """
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > LIMITS.body:
+            return None
+        more = message["type"] == "http.request" and message.get("more_body", False)
+    return b"".join(parts)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """What the application hears: the body in one piece, and then whatever comes."""
+    given: list[MutableMapping[str, Any]] = [
+        {"type": "http.request", "body": body, "more_body": False}
+    ]
+
+    async def again() -> MutableMapping[str, Any]:
+        return given.pop() if given else await receive()
+
+    return again
 
 
 def create_app(
@@ -186,7 +257,10 @@ def create_app(
         if kind not in KINDS:
             return _json(
                 {
-                    "error": f"There is no question {short(kind)}; known are {', '.join(KINDS)}."
+                    "error": (
+                        f"There is no question {short(kind)}; known are"
+                        f" {', '.join(KINDS)}."
+                    )
                 },
                 404,
             )
@@ -260,7 +334,8 @@ def _file(name: str, request: Request) -> Response:
     policy = PLAYGROUND if name.startswith("playground") else POLICY
     headers = {**HEADERS, "content-security-policy": policy, "vary": "accept-encoding"}
     media = TYPES.get(FILES[name].suffix, "application/octet-stream")
-    # the pages are packed, once; answers are not: that would take longer than sending them to the same machine
+    # the pages are packed, once; answers are not: that would take longer than sending
+    # them to the same machine
     if "gzip" in request.headers.get("accept-encoding", ""):
         return Response(
             _packed(name), 200, {**headers, "content-encoding": "gzip"}, media
@@ -269,7 +344,9 @@ def _file(name: str, request: Request) -> Response:
 
 
 def _refused(data: Variables) -> Response:
-    """A refusal is an answer like another: the question was understood, and this is what is to be said about it."""
+    """A refusal is an answer like another: the question was understood, and this is
+    what is to be said about it.
+    """
     return _json({"refused": data["error"], "position": data.get("position")})
 
 
@@ -298,7 +375,8 @@ def _check(kind: str, question: Question) -> None:
     for word in [question.options.method, *(question.options.methods or [])]:
         if word is not None and word.lower() != word:
             raise InputError(
-                f"Option `method` must be a word such as ode or chain, but got {short(word)}."
+                "Option `method` must be a word such as ode or chain, but got"
+                f" {short(word)}."
             )
 
 
@@ -330,14 +408,38 @@ async def _answer(pool: Pool, job: Inquiry, request: Request) -> Response:
             {name: value for name, value in data.items() if name != "status"},
             data["status"],
         )
+    if job.kind == "netcdf":
+        return StreamingResponse(
+            _download(data), media_type="application/json", headers=HEADERS
+        )
     return _json(data)
 
 
+def _download(data: Variables) -> Iterator[bytes]:
+    """A file that a worker has left, as the JSON that the page reads, piece by piece;
+    then it is gone.
+    """
+    path = Path(data["file"])
+    try:
+        with path.open("rb") as file:
+            yield f'{{"name": {json.dumps(data["name"])}, "base64": "'.encode()
+            while piece := file.read(PIECE):
+                yield base64.b64encode(piece)
+            yield b'"}'
+    finally:
+        path.unlink(missing_ok=True)
+
+
 async def _events(pool: Pool, job: Inquiry) -> AsyncIterator[str]:
-    """All events as Server-Sent Events; when the page leaves, the generator is closed and the job withdrawn."""
+    """All events as Server-Sent Events; when the page leaves, the generator is closed
+    and the job withdrawn.
+    """
     try:
         yield f"event: job\ndata: {job.number}\n\n"
         async for event, data in job.stream():
-            yield f"event: {event}\ndata: {json.dumps(data, ensure_ascii=False, allow_nan=False)}\n\n"
+            yield (
+                f"event: {event}\ndata:"
+                f" {json.dumps(data, ensure_ascii=False, allow_nan=False)}\n\n"
+            )
     finally:
         pool.cancel(job.number)

@@ -1,20 +1,23 @@
-"""Runs for the page: curves of a theory, seeds of a simulation as they arrive, families, files.
+"""Runs for the page: curves of a theory, seeds of a simulation as they arrive,
+families, files.
 
     theory     one deterministic method                       →  time, risk, M, Q, a
-    run        seeds in blocks of a few, from one start        →  mean and central 80 % so far, verdict so far
+    run        seeds in blocks of a few, from one start        →
+               mean and central 80 % so far, verdict so far
     family     a theory for every value of one key
     netcdf     the dataset itself
 
-Run r of a seed has its own random numbers, so that blocks together are the runs of one `solve`. The verdict is that of
-`compare`, with its pilots run once and the seeds that are there.
+Run r of a seed has its own random numbers, so that blocks together are the runs of one
+`solve`. The verdict is that of `compare`, with its pilots run once and the seeds that
+are there.
 """
 
 from __future__ import annotations
 
-import base64
 import copy
 import functools
 import json
+import secrets
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -61,7 +64,9 @@ def _warned(work: Callable[[], Found]) -> tuple[Found, list[str]]:
 
 @functools.lru_cache(maxsize=64)
 def _problem(text: str) -> Problem:
-    """The problem of a table; a slider asks for the same one again and again, and its functions are checked once."""
+    """The problem of a table; a slider asks for the same one again and again, and its
+    functions are checked once.
+    """
     return Problem(**json.loads(text))
 
 
@@ -75,7 +80,8 @@ def _made(task: TaskFile, word: str, **changes: object) -> tuple[Method, Task]:
     )
     if problem.k > LIMITS.directions:
         raise InputError(
-            f"The page runs at most {LIMITS.directions} directions, but the target has {problem.k}."
+            f"The page runs at most {LIMITS.directions} directions, but the target has"
+            f" {problem.k}."
         )
     (method,) = task.methods([word])
     arguments = {**task.run_arguments(), **changes}
@@ -119,7 +125,8 @@ def theory(task: TaskFile, options: Json, voice: Voice) -> Json:
     method, made = _made(task, word)
     if method.stochastic:
         raise InputError(
-            f"Option `method` must be a theory, but {word} is simulated: it streams as runs."
+            f"Option `method` must be a theory, but {word} is simulated: it streams as"
+            " runs."
         )
     result, said = _warned(lambda: finish(made, method, voice, throw=False))
     return {**_curves(result), "method": word, "warnings": said}
@@ -134,7 +141,8 @@ def _statistics(values: np.ndarray) -> Json:
 def _passages(
     times: np.ndarray, excess: np.ndarray, threshold: float
 ) -> list[float | None]:
-    """When each run first has its excess risk at (1 − threshold) of the start; None where it never has.
+    """When each run first has its excess risk at (1 − threshold) of the start; None
+    where it never has.
 
     Examples
     --------
@@ -171,7 +179,8 @@ def run(task: TaskFile, options: Json, voice: Voice) -> Json:
     method, whole = _made(task, word)
     if not method.stochastic:
         raise InputError(
-            f"Option `method` must be simulated, but {word} is a theory: its curves come at once."
+            f"Option `method` must be simulated, but {word} is a theory: its curves"
+            " come at once."
         )
     seeds, threshold = whole.seeds, float(options.get("threshold") or 0.1)
     voice.send(
@@ -222,7 +231,9 @@ def run(task: TaskFile, options: Json, voice: Voice) -> Json:
 def _judge(
     task: TaskFile, method: Method, seeds: int, voice: Voice
 ) -> Callable[[xr.Dataset], Json]:
-    """What `compare` says of the seeds so far, against the ODE or the first theory that there is."""
+    """What `compare` says of the seeds so far, against the ODE or the first theory that
+    there is.
+    """
     from twolayer.running.compare import default_methods, verdicts_of
     from twolayer.running.plan import Plan
     from twolayer.running.progress import Announcer
@@ -252,7 +263,10 @@ def _judge(
         if not theories:
             return {
                 "rows": [],
-                "reason": "no theory of the package follows this task, so there is nothing to judge by",
+                "reason": (
+                    "no theory of the package follows this task, so there is nothing to"
+                    " judge by"
+                ),
             }
         if run_table.until is not None:
             return {
@@ -293,7 +307,8 @@ def _family_tasks(
     table, _, name = key.partition(".")
     if table not in FAMILY_KEYS or not name or "." in name:
         raise InputError(
-            f"Option `key` must name a key of the task such as algorithm.lr, but got {key!r}."
+            "Option `key` must name a key of the task such as algorithm.lr, but got"
+            f" {key!r}."
         )
     for value in values:
         document = copy.deepcopy(task.table.model_dump(exclude_unset=True))
@@ -337,15 +352,17 @@ def family(task: TaskFile, options: Json, voice: Voice) -> Json:
 
 @float64
 def netcdf(task: TaskFile, options: Json, voice: Voice) -> Json:
-    """The dataset of a method as a file: run again, which gives the same numbers."""
+    """The dataset of a method as a file: run again, which gives the same numbers. Says
+    where the file is.
+    """
     from twolayer.files.results import save
     from twolayer.running.solve import finish
 
     method, made = _made(task, options.get("method") or "ode")
     result, _ = _warned(lambda: finish(made, method, voice, throw=False))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(save(result, Path(folder) / "result.nc"))
-        return {
-            "name": f"twolayer-{method.name}.nc",
-            "base64": base64.b64encode(path.read_bytes()).decode(),
-        }
+    # the server sends the file and removes it; were it a line on the pipe, it could be
+    # longer than lines are
+    path = save(
+        result, Path(tempfile.gettempdir()) / f"download-{secrets.token_hex(8)}.nc"
+    )
+    return {"name": f"twolayer-{method.name}.nc", "file": str(path)}

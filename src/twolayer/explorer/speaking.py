@@ -1,7 +1,9 @@
-"""How a worker speaks while it answers: events on a pipe, progress of runs, and the ear for "stop".
+"""How a worker speaks while it answers: events on a pipe, progress of runs, and the ear
+for "stop".
 
-Voice.send(event, data)      one line of JSON
-Voice.update(position)       as a Monitor of a run: tells the share that is done, raises Cancelled when told to stop
+    Voice.send(event, data)    one line of JSON
+    Voice.update(position)     as a Listener of a run: tells the share that is done,
+                               raises Cancelled when told to stop
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from twolayer.explorer.limits import check_answer
+
 __all__ = ["Cancelled", "Voice", "plain"]
 
 SOON = 0.1  # seconds between two reports of progress
@@ -24,7 +28,7 @@ class Cancelled(BaseException):
 
 
 class Voice:
-    """The way back to the page, and a Monitor of the runs made for it.
+    """The way back to the page, and a Listener of the runs made for it.
 
     Examples
     --------
@@ -42,8 +46,11 @@ class Voice:
         self._label, self._end, self._next = "", 1.0, 0.0
 
     def send(self, event: str, data: object) -> None:
-        """One event, unless nobody listens any more."""
+        """One event, unless nobody listens any more; one that is too long for a line is
+        refused.
+        """
         self.listen()
+        check_answer(data)
         self._send(event, plain(data))
 
     def listen(self) -> None:
@@ -69,6 +76,9 @@ class Voice:
                     "share": plain(position / self._end if self._end else 1.0),
                 },
             )
+
+    def note(self, text: str, **about: object) -> None:
+        """The page shows what runs by itself."""
 
     def finish(self) -> None:
         """The run is over."""

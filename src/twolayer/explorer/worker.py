@@ -1,15 +1,18 @@
 """A process that answers the questions of the page, one at a time.
 
-    server → worker   {"job": n, "kind": "theory", "task": {…}, "options": {…}}   or   {"stop": n}
+    server → worker   {"job": n, "kind": "theory", "task": {…}, "options": {…}}   or
+        {"stop": n}
     worker → server   {"job": n, "event": "progress" | … | "done" | "error", "data": …}
 
-Lines of JSON on its pipes. It imports JAX when it starts, so that the first question finds it ready, and ends when the
-server does: then its input ends. A question that cannot hear "stop" because code is being compiled is ended by the
-server with the whole process.
+Lines of JSON on its pipes. It imports JAX when it starts, so that the first question
+finds it ready, and ends when the server does: then its input ends. A question that
+cannot hear "stop" because code is being compiled is ended by the server with the whole
+process.
 """
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import os
@@ -23,7 +26,7 @@ from twolayer.explorer.speaking import Cancelled, Voice
 from twolayer.files.taskfile import task_from
 from twolayer.numerics.arguments import Json
 from twolayer.numerics.compilation import expect
-from twolayer.numerics.errors import InputError, Interrupted, RunFailed
+from twolayer.numerics.errors import InputError, Interrupted, NotWritten, RunFailed
 
 __all__ = ["KINDS", "LONG", "answer"]
 
@@ -50,7 +53,8 @@ LONG = ("run", "family", "netcdf")
 def answer(
     kind: str, document: Json, options: Json, voice: Voice
 ) -> tuple[str, object]:
-    """The last event of an answer: "done" with what is known, or "error" with a sentence.
+    """The last event of an answer: "done" with what is known, or "error" with a
+    sentence.
 
     Examples
     --------
@@ -75,9 +79,19 @@ def answer(
         return "error", {"error": str(error), "position": error.position, "status": 422}
     except RunFailed as error:
         return "error", {"error": str(error), "status": 422}
+    except NotWritten as error:
+        return "error", {
+            "error": (
+                "The file could not be written where this computer keeps temporary"
+                f" files ({os.strerror(error.errno or errno.EIO)})."
+            ),
+            "status": 503,
+        }
     except MemoryError:
         return "error", {
-            "error": "There is not enough memory for this: use fewer neurons or save points.",
+            "error": (
+                "There is not enough memory for this: use fewer neurons or save points."
+            ),
             "status": 422,
         }
     except (ArithmeticError, LinAlgError) as error:
@@ -95,7 +109,9 @@ def _private_output() -> TextIO:
 
 
 def _prepare() -> None:
-    """What the first questions need, so that they do not wait for it; compiled code is kept, and shared by workers."""
+    """What the first questions need, so that they do not wait for it; compiled code is
+    kept, and shared by workers.
+    """
     expect()
     import jax
 
@@ -106,7 +122,7 @@ def _prepare() -> None:
         "running.compare",
         "methods.ode",
         "methods.chain",
-        "functions.exponents",
+        "analysis.exponents",
         "files.papers",
     ):
         importlib.import_module(f"twolayer.{name}")
@@ -145,11 +161,16 @@ def main() -> None:
                 message["kind"], message["task"], message["options"], voice
             )
             voice.send(event, data)
+        except InputError as error:  # the answer is too long
+            send(job, "error", {"error": str(error), "status": 422})
         except (Cancelled, Interrupted):
             send(job, "error", {"error": "The question was withdrawn.", "status": 499})
         except Exception as error:
             traceback.print_exc()
-            sentence = f"This is an error of the package, please report it: {type(error).__name__}: {error}."
+            sentence = (
+                "This is an error of the package, please report it:"
+                f" {type(error).__name__}: {error}."
+            )
             send(job, "error", {"error": sentence, "status": 500})
 
 

@@ -1,4 +1,6 @@
-"""Entries of BibTeX from the lines of papers.py:    authors, title, venue (year), arXiv:number."""
+"""Entries of BibTeX from the lines of papers.py:    authors, title, venue (year),
+arXiv:number.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,17 @@ INITIALS = r"[A-Z]\.(?:-?[A-Z]\.| [A-Z]\.)*"
 AUTHOR = rf"{INITIALS} (?:[a-z]+ )*[^\W\d_][\w’'-]*(?: [^\W\d_][\w’'-]*)?"
 AUTHORS = re.compile(rf"^((?:{AUTHOR}, )*(?:{AUTHOR} and )?{AUTHOR}), (.+)$")
 VENUE = re.compile(
-    r", (?=(?:NeurIPS|ICML|COLT|AISTATS|ICLR|ALT|PhD|arXiv:|Phys\.|Proc\.|J\. |SIAM|Found\.|Ann\.|Commun\.|Europhys\.|"
-    r"EPL|IEEE|Inf\.|Probab\.|Math\.|Adv\.|Nat\.|Neural |Trans\.|Mach\.|Cambridge|Springer|in )[^:]*)"
+    r", (?=(?:NeurIPS|ICML|COLT|AISTATS|ICLR|ALT|PhD|arXiv:|Phys\.|Proc\.|J\."
+    r" |SIAM|Found\.|Ann\.|Commun\.|Europhys\.|"
+    r"EPL|IEEE|Inf\.|Probab\.|Math\.|Adv\.|Nat\.|Neural"
+    r" |Trans\.|Mach\.|Cambridge|Springer|in )[^:]*)"
 )
 TEX = str.maketrans({"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_"})
 
 
 def parts_of(line: str) -> dict[str, str]:
-    """Authors, title, venue, year and arXiv number of a line; what it does not say is left out.
+    """Authors, title, venue, year and arXiv number of a line; what it does not say is
+    left out.
 
     Examples
     --------
@@ -55,12 +60,10 @@ def entry_of(key: str, line: str) -> str:
 
     Examples
     --------
-    >>> print(
-    ...     entry_of(
-    ...         "saad1995",
-    ...         "D. Saad and S. A. Solla, On-line learning, Phys. Rev. E 52, 4225 (1995).",
-    ...     )
+    >>> text = (
+    ...     "D. Saad and S. A. Solla, On-line learning, Phys. Rev. E 52, 4225 (1995)."
     ... )
+    >>> print(entry_of("saad1995", text))
     @article{saad1995,
       author = {Saad, D. and Solla, S. A.},
       title = {{On-line learning}},

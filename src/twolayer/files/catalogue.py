@@ -1,8 +1,9 @@
-"""What the gallery, the zoo and the methods hold, read from their files without importing anything heavy.
+"""What the gallery, the zoo and the methods hold, read from their files without
+importing anything heavy.
 
-gallery/*.py            @figure("name", "title", quick={…}, fixed={…}, group="…")    is read, not run
-docs/gallery.json       settings and cost of recorded versions of figures; in installed packages gallery/records.json
-files/published/*.toml  [[setup]] name, title
+gallery/*.py            @figure("name", "title", quick={…}, fixed={…}, group="…")    is
+read, not run docs/gallery.json       settings and cost of recorded versions of figures;
+in installed packages gallery/records.json files/published/*.toml  [[setup]] name, title
 methods/*.py            papers: ClassVar[…] = ("key", …)
 """
 
@@ -28,7 +29,9 @@ WORDS = ("fixed", "group", "papers")  # of a figure, beside its settings
 
 
 class Listed(NamedTuple):
-    """A figure of the gallery: what it shows, its group, what its versions take, settings, what is none, and papers."""
+    """A figure of the gallery: what it shows, its group, what its versions take,
+    settings, what is none, and papers.
+    """
 
     title: str
     group: str
@@ -159,7 +162,8 @@ def zoo_titles() -> dict[str, str]:
 
 
 def papers_of(method: str) -> tuple[str, ...] | None:
-    """Keys of the papers behind a method of the package, by its word in files and flags; None where it is no such word.
+    """Keys of the papers behind a method of the package, by its word in files and
+    flags; None where it is no such word.
 
     Examples
     --------

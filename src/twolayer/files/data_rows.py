@@ -13,6 +13,7 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 
 from twolayer.numerics.errors import InputError, short
+from twolayer.numerics.foreign_files import read_arrays
 
 __all__ = ["read_rows"]
 
@@ -40,6 +41,11 @@ def read_rows(path: str | Path) -> tuple[np.ndarray, ...]:
         raise InputError(
             f"A file of rows must end in .npz or .csv, but got {short(str(path))}."
         )
+    if source.exists() and not source.is_file():
+        raise InputError(
+            f"A file of rows must be a file, but {short(str(path))} is a folder, a"
+            " device or a pipe."
+        )
     try:
         return _arrays(source) if source.suffix == ".npz" else _table(source)
     except FileNotFoundError:
@@ -65,14 +71,15 @@ def _arrays(source: Path) -> tuple[np.ndarray, ...]:
         raise InputError(
             f"A file of rows must be what numpy.savez writes, but {source.name} is not."
         )
-    with source.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-        missing = [name for name in ("X", "y") if name not in file.files]
-        if missing:
-            found = ", ".join(file.files) or "nothing"
-            raise InputError(
-                f"A file of rows must hold arrays `X` and `y`, and `W_star` if known, but {source.name} holds {found}."
-            )
-        return tuple(file[name] for name in ("X", "y", "W_star") if name in file.files)
+    file = read_arrays(source, "A file of rows")
+    missing = [name for name in ("X", "y") if name not in file]
+    if missing:
+        found = short(", ".join(file) or "nothing")
+        raise InputError(
+            "A file of rows must hold arrays `X` and `y`, and `W_star` if known, but"
+            f" {source.name} holds {found}."
+        )
+    return tuple(file[name] for name in ("X", "y", "W_star") if name in file)
 
 
 def _table(source: Path) -> tuple[np.ndarray, ...]:
@@ -90,7 +97,8 @@ def _table(source: Path) -> tuple[np.ndarray, ...]:
         )
     if table.shape[1] < 2:
         raise InputError(
-            f"Lines of {source.name} must be x_1, …, x_d, y, but have {table.shape[1] if table.size else 0} of them."
+            f"Lines of {source.name} must be x_1, …, x_d, y, but have"
+            f" {table.shape[1] if table.size else 0} of them."
         )
     return table[:, :-1], table[:, -1]
 

@@ -1,8 +1,11 @@
-"""A long look at this machine: small known answers through every part that numbers go through.
+"""A long look at this machine: small known answers through every part that numbers go
+through.
 
-    each check: a number, its tolerance, and the methods that are not to be trusted here where it fails
+    each check: a number, its tolerance,
+        and the methods that are not to be trusted here where it fails
 
-Tolerances of what is simulated are five standard errors; the seeds are fixed, so that a right machine passes always.
+Tolerances of what is simulated are five standard errors; the seeds are fixed, so that a
+right machine passes always.
 """
 
 from __future__ import annotations
@@ -50,7 +53,9 @@ ERRORS = 5.0  # standard errors
 
 @dataclass(frozen=True)
 class SelfCheck:
-    """What a check found: a deviation that should be at most ``tolerance``, and which methods stand on it."""
+    """What a check found: a deviation that should be at most ``tolerance``, and which
+    methods stand on it.
+    """
 
     name: str
     what: str
@@ -110,7 +115,9 @@ def _averages() -> tuple[float, float]:
 
 
 def _ode() -> tuple[float, float]:
-    """A linear neuron: M = 1 − (1 − m) e^{−t}, and Q' = 2 (M − Q) + γ (1 − 2M + Q + Δ) solved by hand."""
+    """A linear neuron: M = 1 − (1 − m) e^{−t}, and Q' = 2 (M − Q) + γ (1 − 2M + Q + Δ)
+    solved by hand.
+    """
     gamma, noise, m, t = 0.5, 0.1, 0.2, np.linspace(0.0, 3.0, 7)
     found = solve(
         Problem("z1", "linear", noise=noise),

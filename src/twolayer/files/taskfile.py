@@ -1,16 +1,22 @@
 """Task files: one TOML description for every lens.
 
-[problem]    target, activation, width, noise, gram, second_layer, directions, normalisation, noise_law, flips,
-             inputs = {kind = "blocks" | "power_law" | "isotropic", …} with the arguments of `Inputs`
-[algorithm]  lr, batch, loss, rule, geometry, momentum, nesterov, weight_decay, dataset, sampling, repeat,
-             train_first_layer, train_second_layer, second_lr, average
-[start]      random = "sphere" | "hemisphere" | "gaussian" with seed, or Q, M, a; or [start.blocks] with Q, M, P
-[run]        dim, time | steps | alpha, save, seeds, seed, methods, until
-[[stages]]   steps | time | alpha, save, until, algorithm.… and problem.…: what a stage changes; instead of run.time
-[method.ode] knobs of one method
-[sweep]      "algorithm.lr" = […], "run.dim" = […]: what `twolayer sweep` varies
+    [problem]     target, activation, width, noise, gram, second_layer, directions,
+                  normalisation, noise_law, flips,
+                  inputs = {kind = "blocks" | "power_law" | "isotropic", …}
+                  with the arguments of `Inputs`
+    [algorithm]   lr, batch, loss, rule, geometry, momentum, nesterov, weight_decay,
+                  dataset, sampling, repeat, train_first_layer, train_second_layer,
+                  second_lr, average
+    [start]       random = "sphere" | "hemisphere" | "gaussian" with seed, or Q, M, a;
+                  or [start.blocks] with Q, M, P
+    [run]         dim, time | steps | alpha, save, seeds, seed, methods, until
+    [[stages]]    steps | time | alpha, save, until, algorithm.… and problem.…: what a
+                  stage changes; instead of run.time
+    [method.ode]  knobs of one method
+    [sweep]       "algorithm.lr" = […], "run.dim" = […]: what `twolayer sweep` varies
 
-A key that would have no effect is an error, as is a value of another type: nothing is guessed.
+A key that would have no effect is an error, as is a value of another type: nothing is
+guessed.
 """
 
 from __future__ import annotations
@@ -140,7 +146,9 @@ class RunTable(Table):
 
 
 class StageTable(Table):
-    """[[stages]]: how long a stage lasts, and what it changes of [algorithm] and [problem]."""
+    """[[stages]]: how long a stage lasts, and what it changes of [algorithm] and
+    [problem].
+    """
 
     time: float | list[float] | None = None
     steps: Integer | list[Integer] | None = None
@@ -174,7 +182,9 @@ TABLES: dict[str, type[Table]] = {
 def _one_sentence(
     error: ValidationError, source: str, model: type[Table], inside: str = ""
 ) -> InputError:
-    """The first problem that pydantic found, as one sentence; ``inside`` is where the model stands in the file."""
+    """The first problem that pydantic found, as one sentence; ``inside`` is where the
+    model stands in the file.
+    """
     errors = error.errors()
     first = errors[0]
     if first["type"] == "extra_forbidden":
@@ -187,14 +197,17 @@ def _one_sentence(
         where = f"[{place}]" if place else "the file"
         key = short(f"{place}.{name}" if place else str(name))
         return InputError(
-            f"{source}: unknown key {key}{closest(str(name), known)}; {where} accepts {', '.join(known)}."
+            f"{source}: unknown key {key}{closest(str(name), known)}; {where} accepts"
+            f" {', '.join(known)}."
         )
     key, before = _key(first["loc"]), f"{inside}." if inside else ""
     if first["type"] == "missing":
         return InputError(
-            f"{source}: the key `{before}{key}` is missing; 'twolayer help tasks' shows a task file."
+            f"{source}: the key `{before}{key}` is missing; 'twolayer help tasks' shows"
+            " a task file."
         )
-    # a key of several types fails once for each of them; if one fails inside a list, that is the one that was meant
+    # a key of several types fails once for each of them; if one fails inside a list,
+    # that is the one that was meant
     within = [e for e in errors if _key(e["loc"]).startswith(f"{key}[")]
     same = within[:1] or [e for e in errors if _key(e["loc"]) == key]
     accepted = " or ".join(
@@ -207,7 +220,9 @@ def _one_sentence(
 
 
 def _key(location: tuple[int | str, ...]) -> str:
-    """The key at a place in the file, such as problem.gram[0]; unions add the name of a type, left out here."""
+    """The key at a place in the file, such as problem.gram[0]; unions add the name of a
+    type, left out here.
+    """
     names = [
         p
         for p in location
@@ -219,7 +234,9 @@ def _key(location: tuple[int | str, ...]) -> str:
 
 
 def _parse(text: str) -> Json:
-    """TOML as a dictionary; too long numbers and too deep lists are errors of the text as well."""
+    """TOML as a dictionary; too long numbers and too deep lists are errors of the text
+    as well.
+    """
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -232,7 +249,8 @@ def assign(document: Json, assignment: str) -> None:
     parts = [p.strip() for p in key.strip().split(".")]
     if not equals or not all(parts):
         raise InputError(
-            f"--set takes key=value such as algorithm.lr=0.1/d, but got {short(assignment)}."
+            "--set takes key=value such as algorithm.lr=0.1/d, but got"
+            f" {short(assignment)}."
         )
     value: Any = text.strip()
     with contextlib.suppress(ValueError):
@@ -244,7 +262,8 @@ def assign(document: Json, assignment: str) -> None:
         found = table.setdefault(part, {})
         if isinstance(found, list):
             raise InputError(
-                f"--set {short(assignment)}: `{part}` is a list; give it whole, or change the file."
+                f"--set {short(assignment)}: `{part}` is a list; give it whole, or"
+                " change the file."
             )
         if not isinstance(found, dict):
             raise InputError(
@@ -274,7 +293,9 @@ class TaskFile:
         return SGD(**self.table.algorithm.model_dump())
 
     def stages(self) -> list[Stage]:
-        """The stages, in order; none where the file has one algorithm for all of the run."""
+        """The stages, in order; none where the file has one algorithm for all of the
+        run.
+        """
         from twolayer.running.stages import Stage
         from twolayer.task.algorithm import SGD
         from twolayer.task.method import Until
@@ -284,7 +305,8 @@ class TaskFile:
         for number, stage in enumerate(self.table.stages):
             if sum(getattr(stage, name) is not None for name in ENDS) != 1:
                 raise InputError(
-                    f"{self.name}: stages[{number}] needs one of `time`, `steps` and `alpha`."
+                    f"{self.name}: stages[{number}] needs one of `time`, `steps` and"
+                    " `alpha`."
                 )
             algorithm = self._changed(
                 AlgorithmTable,
@@ -335,17 +357,20 @@ class TaskFile:
             for name in ("Q", "M", "random", "seed"):
                 if name in start.model_fields_set:
                     raise InputError(
-                        f"{self.name}: [start] takes either `blocks` or `{name}`, but has both."
+                        f"{self.name}: [start] takes either `blocks` or `{name}`, but"
+                        " has both."
                     )
             return Overlaps.in_blocks(**start.blocks.model_dump(), a=start.a, dim=dim)
         if start.Q is None and start.M is None:
             if start.a is not None:
                 raise InputError(
-                    f"{self.name}: [start] takes `a` with Q and M only; a random start has `problem.second_layer`."
+                    f"{self.name}: [start] takes `a` with Q and M only; a random start"
+                    " has `problem.second_layer`."
                 )
             if dim is None:
                 raise InputError(
-                    f"{self.name}: `run.dim` is missing; a random start needs a dimension."
+                    f"{self.name}: `run.dim` is missing; a random start needs a"
+                    " dimension."
                 )
             return Overlaps.random(problem, dim, start.seed, law=start.random)
         if start.Q is None or start.M is None:
@@ -353,25 +378,30 @@ class TaskFile:
         for name in ("random", "seed"):
             if name in start.model_fields_set:
                 raise InputError(
-                    f"{self.name}: [start] takes either Q and M or a random start, but has `{name}` too."
+                    f"{self.name}: [start] takes either Q and M or a random start, but"
+                    f" has `{name}` too."
                 )
         if len(start.M) != problem.p or {len(row) for row in start.M} != {problem.k}:
             raise InputError(
-                f"{self.name}: `start.M` must have a row for each of the {problem.p} neurons and a column for each of "
-                f"the {problem.k} directions, but got {short(start.M)}."
+                f"{self.name}: `start.M` must have a row for each of the {problem.p}"
+                f" neurons and a column for each of the {problem.k} directions, but got"
+                f" {short(start.M)}."
             )
         return Overlaps(start.Q, start.M, problem.P, start.a, dim)
 
     def methods(
         self, names: list[str] | tuple[str, ...] | None = None, dim: int | None = None
     ) -> list[Method]:
-        """The methods named (or else those of the file, which may be none), with the knobs of the file."""
+        """The methods named (or else those of the file, which may be none), with the
+        knobs of the file.
+        """
         from twolayer.running.solve import method_by_name
 
         run = self.table.run
         if run.methods == []:
             raise InputError(
-                f"{self.name}: `run.methods` must name at least one method, but is empty."
+                f"{self.name}: `run.methods` must name at least one method, but is"
+                " empty."
             )
         knobs = {word.lower(): table for word, table in self.table.method.items()}
         for word in [
@@ -393,7 +423,9 @@ class TaskFile:
         return None if until is None else Until(**until.model_dump())
 
     def swept(self) -> Json:
-        """The axes of [sweep]; keys with dots may be written with or without quotation marks."""
+        """The axes of [sweep]; keys with dots may be written with or without quotation
+        marks.
+        """
 
         def flat(table: Json, name: str = "") -> Json:
             found: Json = {}
@@ -406,7 +438,8 @@ class TaskFile:
 
         if not self.table.sweep:
             raise InputError(
-                f'{self.name}: a table [sweep] is missing, such as "algorithm.lr" = ["0.05/d", "0.1/d"].'
+                f'{self.name}: a table [sweep] is missing, such as "algorithm.lr" ='
+                ' ["0.05/d", "0.1/d"].'
             )
         return flat(self.table.sweep)
 
@@ -417,7 +450,8 @@ class TaskFile:
 
         if self.table.stages:
             raise InputError(
-                f"{self.name}: a sweep follows one algorithm, but the file has [[stages]]."
+                f"{self.name}: a sweep follows one algorithm, but the file has"
+                " [[stages]]."
             )
         over, run, problem, algorithm = (
             self.swept(),
@@ -457,13 +491,16 @@ class TaskFile:
         }
 
     def run_arguments(self) -> Options:
-        """Arguments of solve, or of solve_stages, and of compare when there is no `until`."""
+        """Arguments of solve, or of solve_stages, and of compare when there is no
+        `until`.
+        """
         run = self.table.run
         if self.table.stages:
             for name in (*ENDS, "until", "save"):
                 if name in run.model_fields_set:
                     raise InputError(
-                        f"{self.name}: [run] takes no `{name}` with [[stages]], which have their own."
+                        f"{self.name}: [run] takes no `{name}` with [[stages]], which"
+                        " have their own."
                     )
             return {"seeds": run.seeds, "seed": run.seed}
         if all(getattr(run, name) is None for name in ENDS):
@@ -477,7 +514,9 @@ class TaskFile:
 
 
 def read_task(path: str | Path, assignments: list[str] | None = None) -> TaskFile:
-    """Read and check a task file, with ``--set`` assignments such as algorithm.lr=0.1/d applied."""
+    """Read and check a task file, with ``--set`` assignments such as algorithm.lr=0.1/d
+    applied.
+    """
     source = Path(path)
     try:
         document = _parse(source.read_text(encoding="utf-8"))
@@ -491,7 +530,8 @@ def read_task(path: str | Path, assignments: list[str] | None = None) -> TaskFil
         ) from None
     except OSError as error:
         raise InputError(
-            f"The task file must be readable, but {short(str(path))} is not: {error.strerror}."
+            f"The task file must be readable, but {short(str(path))} is not:"
+            f" {error.strerror}."
         ) from None
     except ValueError as error:
         raise InputError(

@@ -1,11 +1,13 @@
-"""Published set-ups, each as a description in the words of task files with the numbers that were published for it.
+"""Published set-ups, each as a description in the words of task files with the numbers
+that were published for it.
 
     setup = zoo("saad1995-plateau")
     solve(setup.problem, setup.algorithm, setup.methods[0], setup.start, **setup.run)
     setup.check()     runs what is recommended and compares with the published numbers
 
-The set-ups are data, one TOML file for each paper in published/: a list of tables [[setup]] with the tables of a task
-file and [[setup.reference]], a quantity with its published value, its error and where it stands in the paper.
+The set-ups are data, one TOML file for each paper in published/: a list of tables
+[[setup]] with the tables of a task file and [[setup.reference]], a quantity with its
+published value, its error and where it stands in the paper.
 """
 
 from __future__ import annotations
@@ -60,9 +62,11 @@ class Reference(Table):
     error : number or list
         Its standard error as published, 0 where it is exact.
     runs : int, optional
-        How many runs were averaged, where no error is published: the spread of ours then stands for it.
+        How many runs were averaged, where no error is published: the spread of ours
+        then stands for it.
     tolerance : float
-        What else may differ, relative to the value: rounding, digitised figures, discretisation, finite size.
+        What else may differ, relative to the value: rounding, digitised figures,
+        discretisation, finite size.
     where : str
         The place in the paper, or the derivation.
     method : str, optional
@@ -70,13 +74,15 @@ class Reference(Table):
     at : list, optional
         Save points of the run to which the values belong; all but the start by default.
     changes : table
-        Keys of the description that differ here, such as ``"algorithm.loss" = "squared"``.
+        Keys of the description that differ here, such as ``"algorithm.loss" =
+        "squared"``.
     difference : bool
         Whether the values are increments from one save point to the next.
     threshold : float, optional
         The threshold T of escape times.
     scale : float, optional
-        How large the quantity could be; its own value by default, which is no scale where that is zero.
+        How large the quantity could be; its own value by default, which is no scale
+        where that is zero.
     known : str
         Why the published value is off, where that has been found out.
     beyond : str
@@ -163,7 +169,7 @@ class Setup:
     tables: Mapping[str, Any]
 
     def task(self, changes: Mapping[str, object] | None = None) -> TaskFile:
-        """The description as a checked task file, with some keys changed.
+        """The description as a checked task file, some keys changed by ``changes``.
 
         Examples
         --------
@@ -197,13 +203,17 @@ class Setup:
 
     @property
     def methods(self) -> list[Method]:
-        """The methods recommended for it, the first one first; none where the numbers are those of formulas."""
+        """The methods recommended for it, the first one first; none where the numbers
+        are those of formulas.
+        """
         task = self.task()
         return task.methods() if task.table.run.methods else []
 
     @property
     def run(self) -> Mapping[str, Any]:
-        """Arguments of solve beside problem, algorithm, method and start; empty where there is nothing to run."""
+        """Arguments of solve beside problem, algorithm, method and start; empty where
+        there is nothing to run.
+        """
         task = self.task()
         ends = task.table.run.time is None and task.table.run.steps is None
         return MappingProxyType({} if ends else task.run_arguments())
@@ -223,13 +233,14 @@ class Setup:
 
         Parameters
         ----------
-        progress : bool or Monitor, optional
+        progress : bool or Listener, optional
             As for `solve`.
 
         Returns
         -------
         ReferenceCheck
-            ``.verdict`` is "agree", "differ" or "undecided"; ``.rows`` say why for each number.
+            ``.verdict`` is "agree", "differ" or "undecided"; ``.rows`` say why for each
+            number.
 
         Examples
         --------
@@ -325,8 +336,9 @@ def zoo(name: str | None = None) -> Setup | dict[str, Setup]:
     Returns
     -------
     Setup or dict of Setup
-        ``.problem``, ``.algorithm``, ``.start``, ``.methods`` and ``.run`` describe it, ``.reference`` has the
-        published numbers, ``.cite()`` the papers, and ``.check()`` compares.
+        ``.problem``, ``.algorithm``, ``.start``, ``.methods`` and ``.run`` describe it,
+        ``.reference`` has the published numbers, ``.cite()`` the papers, and
+        ``.check()`` compares.
 
     Examples
     --------
@@ -342,7 +354,7 @@ def zoo(name: str | None = None) -> Setup | dict[str, Setup]:
         reject("name", name, "the name of a set-up, as listed by zoo()")
     if name not in known:
         raise InputError(
-            f"Argument `name` must be one of the {len(known)} set-ups that zoo() lists, but got {short(name)}"
-            f"{closest(name, known)}."
+            f"Argument `name` must be one of the {len(known)} set-ups that zoo() lists,"
+            f" but got {short(name)}{closest(name, known)}."
         )
     return known[name]

@@ -1,14 +1,20 @@
-"""What the published numbers of the zoo are numbers of, and how the package computes each.
+"""What the published numbers of the zoo are numbers of, and how the package computes
+each.
 
-    along a run     risk, excess_risk, train_risk, M[j,r], Q[j,l], a[j], overlap[r] = (mean_j M_jr²)^½,
+    along a run     risk, excess_risk, train_risk, M[j,r], Q[j,l], a[j], overlap[r]
+                    = (mean_j M_jr²)^½,
                     cosine[j,r] = |M_jr|/Q_jj^½, max_overlap = max_j M_j1
-    of a whole run  stop_time, stop_step, median_stop_step, decay = −d log R/dt and log_slope = d log R/d log step
+    of a whole run  stop_time, stop_step, median_stop_step, decay
+                    = −d log R/dt and log_slope = d log R/d log step
                     between its last two save points, R the excess risk
-    of formulas     information, leap, generative, generative_leap, staircase (0: never), theta, steps, learns,
-                    critical_alpha, optimal_lr, escape_gain, stationary_risk, annealed, quenched, escape_ratio =
+    of formulas     information, leap, generative, generative_leap, staircase (0:
+                    never), theta, steps, learns,
+                    critical_alpha, optimal_lr, escape_gain, stationary_risk, annealed,
+                        quenched, escape_ratio =
                     corrected/annealed, recovery_steps
 
-Neurons and directions count from one. Values of a stochastic method are means over its seeds with their standard error.
+Neurons and directions count from one. Values of a stochastic method are means over its
+seeds with their standard error.
 """
 
 from __future__ import annotations
@@ -21,11 +27,11 @@ import numpy as np
 import xarray as xr
 
 from twolayer.analysis.escape import escape_time
+from twolayer.analysis.exponents import analyse
 from twolayer.analysis.optimal_lr import escape_gain, optimal_lr, stationary_risk
 from twolayer.analysis.phases import Phase, phase_diagram
 from twolayer.analysis.population_loss import critical_alpha
 from twolayer.analysis.recovery_steps import recovery_steps
-from twolayer.functions.exponents import analyse
 from twolayer.numerics.errors import InputError, choice
 from twolayer.numerics.statistics import median
 
@@ -41,7 +47,9 @@ WHOLE = ("stop_time", "stop_step", "median_stop_step", "decay", "log_slope")
 
 
 class Measured(NamedTuple):
-    """Values, their standard errors and the spread of single runs, one for each save point or a single one."""
+    """Values, their standard errors and the spread of single runs, one for each save
+    point or a single one.
+    """
 
     value: np.ndarray
     error: np.ndarray
@@ -51,7 +59,10 @@ class Measured(NamedTuple):
 def _phase(task: TaskFile) -> Phase:
     problem, algorithm = task.problem(), task.algorithm()
     diagram = phase_diagram(
-        problem.target, loss=algorithm.loss.name, geometry=algorithm.geometry
+        problem.target,
+        loss=algorithm.loss.name,
+        geometry=algorithm.geometry,
+        gram=problem.P,
     )
     return diagram.at(algorithm.mu, algorithm.delta)
 
@@ -60,7 +71,8 @@ def _escape(task: TaskFile, threshold: float | None) -> Any:
     dim = task.table.run.dim
     if dim is None or threshold is None:
         raise InputError(
-            f"{task.name}: escape times need `run.dim` and the `threshold` of the reference."
+            f"{task.name}: escape times need `run.dim` and the `threshold` of the"
+            " reference."
         )
     return escape_time(task.problem(), task.algorithm(), dim, threshold)
 
@@ -69,24 +81,25 @@ def _staircase(task: TaskFile) -> list[int]:
     problem, reuse = task.problem(), bool(task.algorithm().reused)
     return [
         step or 0
-        for step in analyse(problem.target).staircase(problem.activation, reuse=reuse)
+        for step in analyse(problem).staircase(problem.activation, reuse=reuse)
     ]
 
 
 def _critical(task: TaskFile) -> float:
-    information = analyse(task.problem().target).information
+    information = analyse(task.problem()).information
     if task.table.run.dim is None or information is None:
         raise InputError(
-            f"{task.name}: critical_alpha needs `run.dim` and a target with an information exponent."
+            f"{task.name}: critical_alpha needs `run.dim` and a target with an"
+            " information exponent."
         )
     return critical_alpha(task.table.run.dim, information)
 
 
 FORMULAS: dict[str, Callable[[TaskFile, float | None], Any]] = {
-    "information": lambda task, _: analyse(task.problem().target).information,
-    "leap": lambda task, _: analyse(task.problem().target).leap,
-    "generative": lambda task, _: analyse(task.problem().target).generative,
-    "generative_leap": lambda task, _: analyse(task.problem().target).generative_leap,
+    "information": lambda task, _: analyse(task.problem()).information,
+    "leap": lambda task, _: analyse(task.problem()).leap,
+    "generative": lambda task, _: analyse(task.problem()).generative,
+    "generative_leap": lambda task, _: analyse(task.problem()).generative_leap,
     "staircase": lambda task, _: _staircase(task),
     "theta": lambda task, _: _phase(task).theta,
     "steps": lambda task, _: _phase(task).steps,
@@ -126,7 +139,8 @@ def from_formula(
 
 
 def from_run(run: xr.Dataset, quantity: str, difference: bool = False) -> Measured:
-    """A quantity of a result of solve, at its save points but the start, between them, or of the whole run.
+    """A quantity of a result of solve, at its save points but the start, between them,
+    or of the whole run.
 
     Examples
     --------
@@ -175,13 +189,14 @@ def _curve(run: xr.Dataset, quantity: str) -> tuple[np.ndarray, np.ndarray | Non
             raise InputError(
                 f"The run has no {quantity}: only reused samples have a training risk."
             )
-        return run[quantity].values, run[
-            f"{quantity}_error"
-        ].values if f"{quantity}_error" in run else None
+        return run[quantity].values, (
+            run[f"{quantity}_error"].values if f"{quantity}_error" in run else None
+        )
     found = ENTRY.fullmatch(quantity)
     if found is None:
         raise InputError(
-            f"Quantity {quantity!r} is none of {', '.join([*CURVES, *WHOLE, *FORMULAS])}, M[1,1], …"
+            f"Quantity {quantity!r} is none of"
+            f" {', '.join([*CURVES, *WHOLE, *FORMULAS])}, M[1,1], …"
         )
     name, first, second = (
         found[1],
@@ -197,9 +212,11 @@ def _curve(run: xr.Dataset, quantity: str) -> tuple[np.ndarray, np.ndarray | Non
             f"Quantity {quantity!r} needs two numbers, such as {name}[1,1]."
         )
     if name == "cosine":
-        return np.abs(run.M.values[..., first, second]) / np.sqrt(
-            run.Q.values[..., first, first]
-        ), None
+        return (
+            np.abs(run.M.values[..., first, second])
+            / np.sqrt(run.Q.values[..., first, first]),
+            None,
+        )
     error = (
         run[f"{name}_error"].values[..., first, second]
         if f"{name}_error" in run

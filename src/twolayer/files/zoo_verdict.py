@@ -1,13 +1,16 @@
-"""Verdicts: does the package give what was published?
+"""Verdicts of the zoo: does the package give what was published?
 
-    deviation = |computed − published|,    allowance = tolerance·|published| + z (error² + spread²/runs + own error²)^½
-    agree: every deviation is within its allowance;    differ: one is not;
-    undecided: it cannot be computed here, or no allowance is small enough to tell a factor of two
+    observed, expected   what the package computes, what was published
+    error                (error² + spread²/runs + own error²)^½
+    allowance            tolerance·|published|
+    resolution           half of the value: a factor of two
 
-error is what the paper states; where it only says how many runs it has averaged, their spread is taken from ours.
-z is that of a normal deviate that exceeds it with probability 1e-5, divided by the number of values that are looked at.
-A value that is known to be off counts as explained where it differs. A set-up agrees if no row differs without an
-explanation and at least one agrees.
+error is what the paper states; where it only says how many runs it has averaged, their
+spread is taken from ours. Where no value is known well enough to tell a factor of two,
+nothing agrees (numerics/verdict.py has the words and the arithmetic). What cannot be
+computed here is undecided. A value that is known to be off counts as explained where it
+differs. A set-up agrees if no row differs without an explanation and at least one
+agrees.
 """
 
 from __future__ import annotations
@@ -15,15 +18,17 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
-from scipy import special
 
 from twolayer.files.zoo_quantities import FORMULAS, Measured, from_formula, from_run
 from twolayer.numerics.arguments import Progress
 from twolayer.numerics.errors import InputError, RunFailed
+from twolayer.numerics.significance import limit_of
+from twolayer.numerics.verdict import AGREE, DIFFER, UNDECIDED, Trial
 from twolayer.running.solve import DivergenceWarning, solve
 
 if TYPE_CHECKING:
@@ -64,14 +69,15 @@ class Row:
     explained: bool = False
 
     def __str__(self) -> str:
-        word = (
-            "differ, explained"
-            if self.explained and self.verdict == "differ"
-            else self.verdict
-        )
-        if self.verdict == "undecided":
+        word = self.verdict
+        if self.explained and word == DIFFER:
+            word = "differ, explained"
+        if self.verdict == UNDECIDED:
             return f"{self.quantity}: {word}: {self.why} ({self.where})"
-        numbers = f"{self.computed:.6g} for {self.published:.6g}, allowed {self.allowance:.2g}"
+        numbers = (
+            f"{self.computed:.6g} for {self.published:.6g}, allowed"
+            f" {self.allowance:.2g}"
+        )
         return f"{self.quantity}: {word}: {numbers}; {self.why} ({self.where})"
 
 
@@ -93,12 +99,12 @@ class ReferenceCheck:
 
     @property
     def verdict(self) -> str:
-        """Of the whole set-up."""
-        if any(row.verdict == "differ" and not row.explained for row in self.rows):
-            return "differ"
-        return (
-            "agree" if any(row.verdict == "agree" for row in self.rows) else "undecided"
-        )
+        """The verdict on the whole set-up."""
+        if any(row.verdict == DIFFER and not row.explained for row in self.rows):
+            return DIFFER
+        if any(row.verdict == AGREE for row in self.rows):
+            return AGREE
+        return UNDECIDED
 
     def __str__(self) -> str:
         return "\n".join(
@@ -107,7 +113,9 @@ class ReferenceCheck:
 
 
 def check(setup: Setup, progress: Progress = None) -> ReferenceCheck:
-    """Compute every quantity of a set-up once and judge it; runs are shared by references with the same description."""
+    """Compute every quantity of a set-up once and judge it; runs are shared by
+    references with the same description.
+    """
     runs: dict[str, xr.Dataset] = {}
     return ReferenceCheck(
         setup.name,
@@ -173,7 +181,7 @@ def _undecided(reference: Reference, why: str) -> Row:
         np.nan,
         np.nan,
         np.nan,
-        "undecided",
+        UNDECIDED,
         why,
     )
 
@@ -203,38 +211,40 @@ def judge(reference: Reference, found: Measured) -> Row:
     error = np.broadcast_to(np.asarray(reference.error, dtype=float), value.shape)
     if reference.runs is not None:
         error = np.hypot(error, np.atleast_1d(found.spread) / np.sqrt(reference.runs))
-    z = -special.ndtri(FALSE_ALARM / (2 * value.size))
-    allowance = reference.tolerance * np.abs(value) + z * np.hypot(
-        error, np.atleast_1d(found.error)
+    error = np.hypot(error, np.atleast_1d(found.error))
+    size = np.abs(value)
+    if reference.scale is not None:
+        size = np.full_like(value, reference.scale)
+    trial = Trial(
+        computed,
+        value,
+        error,
+        FACTOR * size,
+        reference.tolerance * np.abs(value),
+        limit_of(value.size, level=FALSE_ALARM),
     )
-    deviation = np.abs(computed - value)
-    exact = allowance == 0
-    ratio = np.where(
-        exact,
-        np.where(deviation == 0, 0.0, np.inf),
-        deviation / np.where(exact, 1.0, allowance),
-    )
-    ratio = np.where(np.isnan(computed), np.inf, ratio)
+    ratio = np.where(np.isnan(computed), np.inf, trial.ratio)
     worst = int(np.argmax(ratio))
-    place = (
-        float(value[worst]),
-        float(computed[worst]),
-        float(deviation[worst]),
-        float(allowance[worst]),
+    row = partial(
+        Row,
+        quantity=reference.quantity,
+        where=reference.where,
+        published=float(value[worst]),
+        computed=float(computed[worst]),
+        deviation=float(trial.deviation[worst]),
+        allowance=float(trial.tolerance[worst]),
     )
-    row = (reference.quantity, reference.where, *place)
-    size = np.abs(value) if reference.scale is None else reference.scale
-    decisive = exact | (allowance < FACTOR * size)
     if ratio[worst] > 1:
-        why = (
-            reference.known
-            or f"it is {ratio[worst]:.3g} times what error and tolerance allow"
-        )
-        return Row(*row, "differ", why, bool(reference.known))
-    if not decisive.any():
-        return Row(
-            *row, "undecided", "no value is known well enough to tell a factor of two"
-        )
+        why = reference.known
+        if not why:
+            why = f"it is {ratio[worst]:.3g} times what error and tolerance allow"
+        return row(verdict=DIFFER, why=why, explained=bool(reference.known))
+    exact = trial.tolerance == 0
+    if not (exact | (trial.tolerance < FACTOR * size)).any():
+        why = "no value is known well enough to tell a factor of two"
+        return row(verdict=UNDECIDED, why=why)
     count = f"all {value.size} values are" if value.size > 1 else "it is"
-    within = "equal" if exact.all() else f"within {ratio[worst]:.2g} of what is allowed"
-    return Row(*row, "agree", f"{count} {within}")
+    within = f"within {ratio[worst]:.2g} of what is allowed"
+    if exact.all():
+        within = "equal"
+    return row(verdict=AGREE, why=f"{count} {within}")

@@ -1,4 +1,5 @@
-"""The gallery: figures of the sources, each one a command that writes the figure, its data and a verdict in numbers.
+"""The gallery: figures of the sources, each one a command that writes the figure, its
+data and a verdict in numbers.
 
     twolayer gallery list
     twolayer gallery run escape-dimension --out figures
@@ -7,9 +8,9 @@
     plate.figure, plate.data, plate.verdict
     twolayer.gallery.draw(twolayer.load("escape-dimension.nc")).figure
 
-A figure is one file of this folder: a function with keyword settings under the decorator `figure`, which computes data
-and a verdict, and ``draw``, which draws these data. The files are found by themselves and import JAX only when their
-function runs.
+A figure is one file of this folder: a function with keyword settings under the
+decorator `figure`, which computes data and a verdict, and ``draw``, which draws these
+data. The files are found by themselves and import JAX only when their function runs.
 """
 
 from __future__ import annotations

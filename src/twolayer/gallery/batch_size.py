@@ -1,10 +1,14 @@
-"""Steps and samples against the batch size at fixed d: where larger batches stop helping.
+"""Steps and samples against the batch size at fixed d: where larger batches stop
+helping.
 
-    squared loss, projected:  γ = min(ρ n_b d^{−ℓ/2}, γ_max)    T ~ d^{ℓ−1}/n_b  up to n_b ~ d^{ℓ/2}, then constant
-    correlation loss:         γ = ρ n_b d^{−ℓ/2}                T ~ d^{ℓ−1}/n_b  up to n_b ~ d^{ℓ−1}
+    squared loss, projected:  γ = min(ρ n_b d^{−ℓ/2}, γ_max)    T ~ d^{ℓ−1}/n_b
+        up to n_b ~ d^{ℓ/2}, then constant
+    correlation loss:         γ = ρ n_b d^{−ℓ/2}                T ~ d^{ℓ−1}/n_b
+        up to n_b ~ d^{ℓ−1}
 
-Each batch size runs at the largest rate that its noise allows. Up to the optimum batching is free: n_b T ~ d^{ℓ−1}
-samples in all. The bound γ_max < 1/κ of the squared loss is its self-interaction.
+Each batch size runs at the largest rate that its noise allows. Up to the optimum
+batching is free: n_b T ~ d^{ℓ−1} samples in all. The bound γ_max < 1/κ of the squared
+loss is its self-interaction.
 """
 
 from __future__ import annotations
@@ -43,12 +47,15 @@ RATIO = 0.25  # of noise to drift
 
 @figure(
     "batch-size",
-    "steps and samples of weak recovery against batch size at fixed d, squared and correlation loss",
+    "steps and samples of weak recovery against batch size at fixed d, squared and"
+    " correlation loss",
     quick={"dim": 150, "batches": 6, "seeds": 16},
     fixed={
         "target": "h_ℓ(z1), set by ell",
         "activation": "h_ℓ, which matches the target set by ell",
-        "geometry": "the bound on the rate that ends the fall is that of projected steps",
+        "geometry": (
+            "the bound on the rate that ends the fall is that of projected steps"
+        ),
     },
     group="phase-diagram",
 )
@@ -62,7 +69,8 @@ def batch_size(
     found: dict[str, list[Median]] = {}
     rates: dict[str, list[float]] = {}
     for name in NAMES:
-        # n0 at which γ0 = 1 has the ratio: then γ = n_b d^{−ℓ/2}/n0 has it at every batch size
+        # n0 at which γ0 = 1 has the ratio: then γ = n_b d^{−ℓ/2}/n0 has it at every
+        # batch size
         n0 = batch_of(name, ell, 1.0, RATIO)
         largest = 0.7 / ell if name == "SGD" else np.inf
         rates[name] = [float(min(dim ** (mu - ell / 2) / n0, largest)) for mu in mus]
@@ -94,7 +102,8 @@ def batch_size(
         | {"lr": (("algorithm", "batch"), [rates[name] for name in NAMES])},
         {"algorithm": list(NAMES), "batch": sizes, "mu": ("batch", mus)},
     )
-    # slopes are the prediction, constants those of the first batch size; the bound on the rate ends the fall
+    # slopes are the prediction, constants those of the first batch size; the bound on
+    # the rate ends the fall
     fine = np.geomspace(sizes[0], sizes[-1], 100)
     bound = batch_of("SGD", ell, 1.0, RATIO) * 0.7 / ell * float(dim) ** (ell / 2)
     ends = {"SGD": bound, "correlation": float(dim) ** (ell - 1)}
@@ -151,14 +160,19 @@ def _verdict(data: xr.Dataset, ell: int) -> Verdict:
         falls("squared loss at γ_max", "SGD", ~free, 0.0, 0.08),
         holds(
             last > 3,
-            f"at n_b = d^{mu:.2f} correlation loss needs {last:.0f} times fewer steps, 3 at least",
+            f"at n_b = d^{mu:.2f} correlation loss needs {last:.0f} times fewer steps,"
+            " 3 at least",
         ),
     ]
     note = (
-        f"The samples of the correlation loss vary by a factor {samples[many].max() / samples.min():.1f}; the bound on "
-        f"the rate of the squared loss is met at n_b = {bound:.3g}, proportional to d^{ell / 2:g}"
+        "The samples of the correlation loss vary by a factor"
+        f" {samples[many].max() / samples.min():.1f}; the bound on the rate of the"
+        f" squared loss is met at n_b = {bound:.3g}, proportional to d^{ell / 2:g}"
     )
-    claim = f"batches help up to a constant times d^{ell / 2:g} (squared loss) and on to d^{ell - 1} (correlation)"
+    claim = (
+        f"batches help up to a constant times d^{ell / 2:g} (squared loss) and on to"
+        f" d^{ell - 1} (correlation)"
+    )
     return verdict(claim, checks, note)
 
 
@@ -226,6 +240,7 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         figure,
         data,
-        rf"Weak recovery at the largest stable rate, $d = {power(dim)}$, medians (bars: 95 %)",
+        rf"Weak recovery at the largest stable rate, $d = {power(dim)}$, medians (bars:"
+        r" 95 %)",
     )
     return figure

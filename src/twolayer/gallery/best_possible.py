@@ -1,10 +1,13 @@
-"""The best that n = αd samples allow: message passing on explicit data against state evolution.
+"""The best that n = αd samples allow: message passing on explicit data against state
+evolution.
 
-    q = F(α, q):  what Bayes-optimal message passing knows of the target, from nothing;   α_c: below it, nothing
+    q = F(α, q):  what Bayes-optimal message passing knows of the target, from nothing;
+        α_c: below it, nothing
 
-An odd target shows at every α > 0; an even one only from α_c on, where the trivial fixed point loses its stability.
-Points: message passing on data drawn at dimension d, from a small overlap, to which random starts come by themselves,
-some of them late. Lines: state evolution, d → ∞.
+An odd target shows at every α > 0; an even one only from α_c on, where the trivial
+fixed point loses its stability. Points: message passing on data drawn at dimension d,
+from a small overlap, to which random starts come by themselves, some of them late.
+Lines: state evolution, d → ∞.
 """
 
 from __future__ import annotations
@@ -26,13 +29,16 @@ from twolayer.numerics.errors import positive_integer, require
 
 RESOLUTION = 0.3  # of the overlap
 FINITE = 2.0  # what a random start knows at finite d, in units of d^{−1/2}
-START = 0.1  # overlap at which message passing begins: from random starts some runs have not left by the last iteration
+# overlap at which message passing begins: from random starts some runs have not left by
+# the last iteration
+START = 0.1
 EXACT = 0.5  # α_c of z1**2 without noise
 
 
 @figure(
     "best-possible",
-    "message passing on explicit data against state evolution, for targets that show at once or from α_c on",
+    "message passing on explicit data against state evolution, for targets that show at"
+    " once or from α_c on",
     quick={
         "dim": 400,
         "seeds": 10,
@@ -58,7 +64,9 @@ def best_possible(
     grid: int = 80,
     iterations: int = 40,
 ) -> Finding:
-    """Overlaps at the given α by message passing, and along α from 0.02 to 3 by state evolution."""
+    """Overlaps at the given α by message passing, and along α from 0.02 to 3 by state
+    evolution.
+    """
     positive_integer("seeds", seeds, 2)
     for target in targets:
         require(
@@ -200,6 +208,7 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         figure,
         data,
-        f"The best possible, and what reaches it from q = {START:g} (bars: two standard errors)",
+        f"The best possible, and what reaches it from q = {START:g} (bars: two standard"
+        " errors)",
     )
     return figure

@@ -1,10 +1,13 @@
-"""How often a student is wrong: squared, logistic and hinge loss on labels ±1, true and flipped.
+"""How often a student is wrong: squared, logistic and hinge loss on labels ±1, true and
+flipped.
 
-    f = a erf(λ/√2),    y = sign(z1):    error = q + (1 − 2q) arccos(M/√Q)/π,    chain at d against the ODE in samples/d
+    f = a erf(λ/√2),    y = sign(z1):    error = q + (1 − 2q) arccos(M/√Q)/π,
+        chain at d against the ODE in samples/d
 
-Left: true labels. The hinge loss stops pushing samples beyond its margin, the others go on for ever. Right: one label
-in ten is flipped, and with a constant rate the error stays above its least value q. Lines are the limit, points
-the mean over runs of the exact chain with three standard errors.
+Left: true labels. The hinge loss stops pushing samples beyond its margin, the others go
+on for ever. Right: one label in ten is flipped, and with a constant rate the error
+stays above its least value q. Lines are the limit, points the mean over runs of the
+exact chain with three standard errors.
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ FINITE = 4.0  # the chain differs from its limit by no more than this over d
 
 @figure(
     "classification-error",
-    "classification error of squared, logistic and hinge loss, with true and with flipped labels",
+    "classification error of squared, logistic and hinge loss, with true and with"
+    " flipped labels",
     quick={"dim": 300, "seeds": 24, "alpha": 6.0},
     group="mean-field",
     papers=("saad1995", "goldt2019"),
@@ -51,7 +55,9 @@ def classification_error(
     activation: str = "erf",
     geometry: str = "free",
 ) -> Finding:
-    """Runs up to ``alpha`` samples per dimension at lr = γ/d; a = ``scale``, so that outputs reach the margin."""
+    """Runs up to ``alpha`` samples per dimension at lr = γ/d; a = ``scale``, so that
+    outputs reach the margin.
+    """
     from twolayer.gaussian.loss_and_error import binary
 
     problem = chosen_problem(target, activation, 1, second_layer=[scale])
@@ -81,7 +87,9 @@ def classification_error(
 def _pair(
     problem: tl.Problem, algorithm: tl.SGD, dim: int, seeds: int, time: float, seed: int
 ) -> xr.Dataset:
-    """Classification errors of the limit, and mean and standard error over runs of the chain, at equal α."""
+    """Classification errors of the limit, and mean and standard error over runs of the
+    chain, at equal α.
+    """
     start = tl.Overlaps([[1.0]], [[0.1]])
     ends: Options = {"time": time, "save": 24}
     limit = tl.solve(problem, algorithm, tl.ODE(), start, **ends)

@@ -1,9 +1,12 @@
-"""What finite d adds to the limit, term by term: each correction of the map switched off, against d.
+"""What finite d adds to the limit, term by term: each correction of the map switched
+off, against d.
 
-    relative to the flow:   norm d^{1−μ−δ},   pairs d^{−δ},   steps d^{−δ},   dimension and ratio d^{−μ−δ}
+    relative to the flow:   norm d^{1−μ−δ},   pairs d^{−δ},   steps d^{−δ},
+        dimension and ratio d^{−μ−δ}
 
-The map of the mean step is followed to a fixed time t with and without each correction (p = k = 2; by default erf and
-projected). Finite steps are the difference between the map with all corrections off and the ODE of gradient flow.
+The map of the mean step is followed to a fixed time t with and without each correction
+(p = k = 2; by default erf and projected). Finite steps are the difference between the
+map with all corrections off and the ODE of gradient flow.
 """
 
 from __future__ import annotations
@@ -52,12 +55,14 @@ def corrections(
 ) -> Finding:
     """Largest change of any overlap M at time t; nothing here is random.
 
-    ``"ratio"`` is left out where steps are not projected: free weights are not divided by their norms, and tangent
-    steps change these in second order only, where the power is another one.
+    ``"ratio"`` is left out where steps are not projected: free weights are not divided
+    by their norms, and tangent steps change these in second order only, where the power
+    is another one.
     """
     if delta <= 1 - mu:
         raise InputError(
-            f"Argument `delta` must be above 1 − mu, where gradient flow is the limit, but got {delta}."
+            "Argument `delta` must be above 1 − mu, where gradient flow is the limit,"
+            f" but got {delta}."
         )
     if len(set(dims)) < 3:
         raise InputError(
@@ -97,10 +102,13 @@ def corrections(
 
 
 def _falls(name: str, dims: tuple[int, ...], sizes: np.ndarray, power: float) -> Check:
-    """Whether a correction has the power of d; one that plays no part in this task has none."""
+    """Whether a correction has the power of d; one that plays no part in this task has
+    none.
+    """
     if (sizes < LEAST).any():
         return unknown(
-            f"slope of {name}: it changes M by less than {LEAST:g}, at least {LEAST:g} needed"
+            f"slope of {name}: it changes M by less than {LEAST:g}, at least {LEAST:g}"
+            " needed"
         )
     return between(
         f"slope of {name}", power - SHARE, power_law(dims, sizes).slope, power + SHARE
@@ -114,7 +122,9 @@ def _ends(
     time: float,
     names: tuple[str, ...],
 ) -> Variables:
-    """M at the last step before t, of the map with all corrections, without each, without all, and of the ODE."""
+    """M at the last step before t, of the map with all corrections, without each,
+    without all, and of the ODE.
+    """
     start = tl.Overlaps(np.eye(2), [[0.3, 0.15], [0.0, 0.3]], dim=dim)
     steps = max(1, int(time * problem.p / algorithm.lr(dim)))
     methods: Options = {
@@ -136,7 +146,9 @@ def _ends(
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """One colour and marker for each correction, with the line of its power through the last point."""
+    """One colour and marker for each correction, with the line of its power through the
+    last point.
+    """
     from twolayer.plot.style import COLOURS, DIRECTIONS
 
     figure, (ax,) = sheet(1, width=6.6, height=4.4)
@@ -167,6 +179,7 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         figure,
         data,
-        "What each term of the mean step at finite $d$ changes, against its predicted power",
+        "What each term of the mean step at finite $d$ changes, against its predicted"
+        " power",
     )
     return figure

@@ -1,11 +1,13 @@
-"""Four neurons learn h_ℓ, by default h3: squared loss, correlation loss and spherical SGD along the line δ = ℓ/2 − μ.
+"""Four neurons learn h_ℓ, by default h3: squared loss, correlation loss and spherical
+SGD along the line δ = ℓ/2 − μ.
 
-    ℓ = 3: all learn at μ = 1, δ = 1/2; at μ = 1.75, δ = −1/4 steps grow with d, and projected SGD on the squared loss
+    ℓ = 3: all learn at μ = 1, δ = 1/2; at μ = 1.75, δ = −1/4 steps grow with d,
+        and projected SGD on the squared loss
     flips.  T ~ d^{ℓ−1−μ}:  d, d^{1/2}, d^{1/4} at μ = 1, 1.5, 1.75
 
-Left: ‖M‖_F/√p at d = 256, median over runs with the central 80 %. Right: steps to ‖M‖_F = 1/2 against d. The activation
-is the target's own Hermite polynomial, so spherical SGD is free of the neighbours' pull and behaves like the
-correlation loss.
+Left: ‖M‖_F/√p at d = 256, median over runs with the central 80 %. Right: steps until it
+is 1/2, against d. The activation is the target's own Hermite polynomial, so spherical
+SGD is free of the neighbours' pull and behaves like the correlation loss.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import twolayer as tl
 from twolayer.gallery.shared.batching import (
     ALGORITHMS,
     SHARE,
+    fit_of,
     hermite,
     law,
     recovered,
@@ -50,7 +53,8 @@ RESOLUTION = 0.25  # of θ: the least distance of predictions
 
 @figure(
     "correlation-loss",
-    "SGD, correlation loss and spherical SGD with four neurons, in time at d = 256 and against d",
+    "SGD, correlation loss and spherical SGD with four neurons, in time at d = 256 and"
+    " against d",
     quick={"width": 1, "gamma": 1.0, "dim": 64, "dims": (32, 64), "seeds": 8},
     fixed={
         "target": "h_ℓ(z1), set by ell",
@@ -73,7 +77,9 @@ def correlation_loss(
     seeds: int = 12,
     steps: int = 40,
 ) -> Finding:
-    """Runs of the exact chain, given up after ``steps`` steps at μ = ℓ/2 + 1/4 and more at smaller rates."""
+    """Runs of the exact chain, given up after ``steps`` steps at μ = ℓ/2 + 1/4 and more
+    at smaller rates.
+    """
     problem, half = hermite(positive_integer("ell", ell, 2), width), ell / 2
     paths, found = {}, {}
     for mu in times:
@@ -167,7 +173,7 @@ def _verdict(
     checks = []
     for (mu, name), run in found.items():
         expected = _at(ell, mu, name)
-        where, fit = f"{name}, μ = {mu:g}", run.fit()
+        where, fit = f"{name}, μ = {mu:g}", fit_of(run)
         if run.learned != expected.learns or not expected.learns:
             seen, said = (
                 "learns" if x else "does not learn"
@@ -202,12 +208,17 @@ def _verdict(
         f"{n} {float(p.overlap[-1, 1]):.2f} (μ = {mu:g})"
         for (mu, n), p in paths.items()
     ]
-    claim = "larger batches need the correlation loss or the sphere, and then take d^θ steps as predicted"
+    claim = (
+        "larger batches need the correlation loss or the sphere, and then take d^θ"
+        " steps as predicted"
+    )
     return verdict(claim, checks, "Final overlap " + ", ".join(ends) if ends else "")
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """Overlaps in time at two μ, and steps against d at all of them with the predicted powers."""
+    """Overlaps in time at two μ, and steps against d at all of them with the predicted
+    powers.
+    """
     from twolayer.plot.style import COLOURS
 
     chosen = told(data)
@@ -252,7 +263,7 @@ def draw(data: xr.Dataset) -> Figure:
             xscale="log",
             yscale="log",
             xlabel="dimension $d$",
-            title=rf"$\mu = {mu:g}$: steps to $\|M\|_F = 1/2$",
+            title=rf"$\mu = {mu:g}$: steps to $\|M\|_F/\sqrt{{p}} = 1/2$",
         )
         ax.set_xticks(chosen.dims, [str(n) for n in chosen.dims])
         ax.minorticks_off()
@@ -263,6 +274,7 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         figure,
         data,
-        rf"Along $\delta = {chosen.ell}/2 - \mu$; bands: central 80 % of the runs, bars: 95 % of the median",
+        rf"Along $\delta = {chosen.ell}/2 - \mu$; bands: central 80 % of the runs,"
+        r" bars: 95 % of the median",
     )
     return figure

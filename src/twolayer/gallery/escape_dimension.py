@@ -1,6 +1,7 @@
 """Escape time against dimension: t grows as log d, steps as d log d.
 
-t ≈ [log(T d) + log 2 + γ_E − log(1 + s)]/(2c) + O(1)        slope of t against log d: 1/(2c)
+t ≈ [log(T d) + log 2 + γ_E − log(1 + s)]/(2c) + O(1)        slope of t against log d:
+1/(2c)
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ from twolayer.gallery.shared.measuring import (
 from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.errors import positive_integer
 
-WORK = 4_000_000  # runs times dimension: cheap dimensions get more runs than the least number
+# runs times dimension: cheap dimensions get more runs than the least number
+WORK = 4_000_000
 MOST = 512
 LINES = {"annealed": "--", "quenched": "-.", "corrected": "-"}
 GRID = 61  # dimensions at which formulas are drawn
@@ -75,7 +77,9 @@ def escape_dimension(
     threshold: float = 0.1,
     geometry: str = "projected",
 ) -> Finding:
-    """First passages of the chain at every d against annealed, quenched and corrected times (p = 1)."""
+    """First passages of the chain at every d against annealed, quenched and corrected
+    times (p = 1).
+    """
     positive_integer("seeds", seeds, 2)
     problem, algorithm = phase_retrieval(noise=noise), on_sphere(lr, geometry)
     c, s = growth(problem, lr)
@@ -210,6 +214,7 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         figure,
         data,
-        rf"Time until the risk has fallen by $T = {chosen.threshold:g}$ of its start (bars: 2 s.e.)",
+        rf"Time until the risk has fallen by $T = {chosen.threshold:g}$ of its start"
+        r" (bars: 2 s.e.)",
     )
     return figure

@@ -1,9 +1,11 @@
-"""Steps of escape against the learning rate: fewest at γ_opt, none beyond the admissible range.
+"""Steps of escape against the learning rate: fewest at γ_opt, none beyond the
+admissible range.
 
-n = t p d/γ,   t ∝ 1/(2c),   c = 4 (1 − γ C_1)        γ_opt = 1/(2 C_1) = 1/(12 + Δ),   admissible 0 < γ < 2 γ_opt
+n = t p d/γ,   t ∝ 1/(2c),   c = 4 (1 − γ C_1)        γ_opt = 1/(2 C_1) = 1/(12 + Δ),
+admissible 0 < γ < 2 γ_opt
 
-The corrected time also knows the noise, s = γ V_1/(2c), which shortens the escape more and more towards the end of the
-range: its fewest steps lie a little beyond γ_opt.
+The corrected time also knows the noise, s = γ V_1/(2c), which shortens the escape more
+and more towards the end of the range: its fewest steps lie a little beyond γ_opt.
 """
 
 from __future__ import annotations
@@ -42,8 +44,12 @@ LINES = {"annealed": "--", "quenched": "-.", "corrected": "-"}
     "steps of escape against the learning rate, its optimum and its admissible range",
     quick={"fractions": (0.15, 0.5, 0.75), "dim": 1000, "seeds": 48},
     fixed={
-        "target": "γ_opt = 1/(12 + Δ) and the times are formulas of phase retrieval, z1**2",
-        "activation": "γ_opt = 1/(12 + Δ) and the times are formulas of phase retrieval, squares",
+        "target": (
+            "γ_opt = 1/(12 + Δ) and the times are formulas of phase retrieval, z1**2"
+        ),
+        "activation": (
+            "γ_opt = 1/(12 + Δ) and the times are formulas of phase retrieval, squares"
+        ),
     },
 )
 def escape_learning_rate(
@@ -109,7 +115,8 @@ def _verdict(data: xr.Dataset, seeds: int) -> Verdict:
     )
     checks = [
         largest(
-            f"time − corrected time at {data.sizes['lr']} rates, {FAR:.0%} of the time resolved",
+            f"time − corrected time at {data.sizes['lr']} rates, {FAR:.0%} of the time"
+            " resolved",
             gap,
             data.error,
             allowance=data.allowance,
@@ -122,8 +129,9 @@ def _verdict(data: xr.Dataset, seeds: int) -> Verdict:
         ),
     ]
     note = (
-        f"Measured − corrected is {float((gap / data.error).mean()):+.2f} standard errors on average; fewest steps "
-        f"measured at γ = {best:.4f}, γ_opt = {float(data.optimum):.4f}, with the correction {least:.4f}"
+        f"Measured − corrected is {float((gap / data.error).mean()):+.2f} standard"
+        f" errors on average; fewest steps measured at γ = {best:.4f}, γ_opt ="
+        f" {float(data.optimum):.4f}, with the correction {least:.4f}"
     )
     return verdict(
         "steps of escape follow the corrected formula over the admissible range",
@@ -165,6 +173,7 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         figure,
         data,
-        rf"Steps of escape, {chosen.geometry} SGD, $d = {power(dim)}$, $T = {chosen.threshold:g}$",
+        rf"Steps of escape, {chosen.geometry} SGD, $d = {power(dim)}$, $T ="
+        rf" {chosen.threshold:g}$",
     )
     return figure

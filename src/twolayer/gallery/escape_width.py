@@ -1,11 +1,14 @@
-"""Escape against width: a wide network needs fewer steps than one neuron, but never by more than a constant factor.
+"""Escape against width: a wide network needs fewer steps than one neuron, but never by
+more than a constant factor.
 
 C_p = 1 + 1/p + 4/p² + Δ/2,   γ_opt = p/(2 C_p),   gain C_1/C_p → (12 + Δ)/(2 + Δ)
 
-First two panels: steps at γ_opt(p), and how many times fewer they are than for one neuron. They serve a small threshold
-T only: the risk of a wide network at γ_opt never falls far. Third: exit times of the ODE over the annealed formula,
-against p at four d and fixed γ/p; the quenched formula has the same ratio, and merges with the annealed one as the
-overlaps of many neurons average out. Last: exits of SGD over both formulas against d, which tend to one as 1/log d.
+First two panels: steps at γ_opt(p), and how many times fewer they are than for one
+neuron. They serve a small threshold T only: the risk of a wide network at γ_opt never
+falls far. Third: exit times of the ODE over the annealed formula, against p at four d
+and fixed γ/p; the quenched formula has the same ratio, and merges with the annealed one
+as the overlaps of many neurons average out. Last: exits of SGD over both formulas
+against d, which tend to one as 1/log d.
 """
 
 from __future__ import annotations
@@ -48,17 +51,19 @@ from twolayer.numerics.errors import positive_integer
 from twolayer.numerics.statistics import standard_error
 
 FAR = 0.3  # of times and of the gain: deviations that must be seen
-SHARE = 0.05  # of the time: what linear growth and the mean effect of noise leave out for several neurons
-STARTS, FEW, WIDE = (
-    32,
-    4,
-    50,
-)  # starts of the ODE, and of more neurons than so many: it costs p³, and they differ less
+# of the time: what linear growth and the mean effect of noise leave out for several
+# neurons
+SHARE = 0.05
+# starts of the ODE, and of more neurons than WIDE, whose starts differ less and cost p³
+STARTS = 32
+FEW = 4
+WIDE = 50
 
 
 @figure(
     "escape-width",
-    "steps of escape against width with the gain factor, and times over the formulas against p and d",
+    "steps of escape against width with the gain factor, and times over the formulas"
+    " against p and d",
     quick={
         "widths": (1, 2, 4),
         "dim": 3000,
@@ -70,8 +75,12 @@ STARTS, FEW, WIDE = (
         "runs": 48,
     },
     fixed={
-        "target": "C_p and the gain (12 + Δ)/(2 + Δ) are formulas of phase retrieval, z1**2",
-        "activation": "C_p and the gain (12 + Δ)/(2 + Δ) are formulas of phase retrieval, squares",
+        "target": (
+            "C_p and the gain (12 + Δ)/(2 + Δ) are formulas of phase retrieval, z1**2"
+        ),
+        "activation": (
+            "C_p and the gain (12 + Δ)/(2 + Δ) are formulas of phase retrieval, squares"
+        ),
     },
 )
 def escape_width(
@@ -92,7 +101,8 @@ def escape_width(
     runs: int = 256,
     geometry: str = "projected",
 ) -> Finding:
-    """First passages of the chain at γ_opt for each width, and at γ = ρp for each dimension; of the ODE for many p.
+    """First passages of the chain at γ_opt for each width, and at γ = ρp for each
+    dimension; of the ODE for many p.
 
     ``seeds`` of the former, ``runs`` of the latter.
     """
@@ -203,7 +213,9 @@ def _law(
     threshold: float,
     seed: int,
 ) -> tuple[np.ndarray, float]:
-    """The quenched formula at random starts of several neurons, and the annealed one."""
+    """The quenched formula at random starts of several neurons, and the annealed
+    one.
+    """
     samples = max(64, 20_000 // problem.p)
     law = tl.escape.passage_law(
         problem, algorithm, dim, threshold, samples=samples, seed=seed
@@ -235,7 +247,9 @@ def _ratio(
     threshold: float,
     seed: int,
 ) -> list[float]:
-    """Mean exit time of the ODE over random starts with its error, and both formulas."""
+    """Mean exit time of the ODE over random starts with its error, and both
+    formulas.
+    """
 
     def compute() -> Variables:
         if problem.p == 1:
@@ -255,7 +269,8 @@ def _ratio(
         exits = measured(
             problem, algorithm, tl.ODE(), starts, threshold, 3 * annealed + 5 / c, seed
         ).times
-        # start by start the ODE is close to the formula: only their difference is averaged over the few
+        # start by start the ODE is close to the formula: only their difference is
+        # averaged over the few
         beyond = exits - law[: len(exits)]
         error = np.hypot(*(standard_error(x) for x in (law, beyond)))
         return {"row": [law.mean() + beyond.mean(), error, annealed, law.mean()]}
@@ -275,7 +290,7 @@ def _measure(
     starts = tl.Overlaps.random(problem, dim, seed, size=seeds)
     passage = measured(problem, algorithm, tl.Chain(dim), starts, threshold, end, seed)
     allowance = left_out + (SHARE * known(theory.corrected) if problem.p > 1 else 0.0)
-    error = float(np.hypot(passage.standard_error, theory.ode_error))
+    error = float(np.hypot(passage.standard_error, known(theory.ode_error)))
     lost = passage.censored + passage.diverged
     lines = (known(x) for x in (theory.annealed, theory.quenched, theory.corrected))
     return [passage.mean, error, *lines, allowance, lost]
@@ -326,14 +341,15 @@ def _verdict(data: xr.Dataset, seeds: int, runs: int) -> Verdict:
         ),
         holds(
             (gaps[-1] < gaps[0]).all(),
-            f"quenched over annealed − 1 is {gaps[-1].max():.3f} at most at p = {int(data.wide[-1])}, less than the "
-            f"{gaps[0].min():.3f} expected at p = {int(data.wide[0])}",
+            f"quenched over annealed − 1 is {gaps[-1].max():.3f} at most at p ="
+            f" {int(data.wide[-1])}, less than the {gaps[0].min():.3f} expected at p ="
+            f" {int(data.wide[0])}",
         ),
         holds(lost == 0, f"{lost} runs did not escape, none expected"),
     ]
     note = (
-        f"The gain is {float(last.gain / first.gain):.2f} to leading order; measured over quenched time at d = "
-        f"{int(far.dim)}: {ratios}"
+        f"The gain is {float(last.gain / first.gain):.2f} to leading order; measured"
+        f" over quenched time at d = {int(far.dim)}: {ratios}"
     )
     return verdict(
         "wide networks escape in fewer steps, by the factor of the corrected formula",
@@ -343,7 +359,9 @@ def _verdict(data: xr.Dataset, seeds: int, runs: int) -> Verdict:
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """Steps, gain, the ODE over the formulas against p, SGD over the formulas against d."""
+    """Steps, gain, the ODE over the formulas against p, SGD over the formulas against
+    d.
+    """
     from twolayer.plot.style import COLOURS, DIRECTIONS, GREY
 
     chosen = told(data)
@@ -371,7 +389,8 @@ def draw(data: xr.Dataset) -> Figure:
         xticks=data.width,
     )
     left.set_title(
-        rf"at $\gamma_{{\mathrm{{opt}}}}(p)$, $d = {power(chosen.dim)}$, $T = {chosen.small:g}$"
+        rf"at $\gamma_{{\mathrm{{opt}}}}(p)$, $d = {power(chosen.dim)}$, $T ="
+        rf" {chosen.small:g}$"
     )
     left.legend()
 

@@ -1,16 +1,21 @@
-"""Data and their Gaussian surrogate: rows from a random one-layer map, against Gaussian inputs of the same covariance.
+"""Data and their Gaussian surrogate: rows from a random one-layer map, against Gaussian
+inputs of the same covariance.
 
-    x = tanh(F c),  c ~ N(0, I_m),  x in d dimensions:    equations in blocks need Gaussian fields w·x, and nothing else
-    fourth cumulant of w·x, mean over directions w:   3 (Var|x|² − 2 tr Σ²)/(tr Σ)²  =  O(1/m) + O(1/d)
+    x = tanh(F c),  c ~ N(0, I_m),  x in d dimensions:
+        equations in blocks need Gaussian fields w·x, and nothing else
+    fourth cumulant of w·x, mean over directions w:   3 (Var|x|² − 2 tr Σ²)/(tr Σ)²  =
+        O(1/m) + O(1/d)
 
-in units of the mean variance squared. Given x the field of a random direction is normal with variance |x|²/d, so rows
-differ from Gaussian ones, of which Var|x|² = 2 tr Σ², by the spread of their length. Two coordinates of x have a
-correlation of order m^(−1/2), their squares one of order 1/m, and d² pairs of them enter Var|x|²: hence the two orders.
-With few latent directions fields are far from Gaussian; with m ≫ d the equations hold up to O(1/d).
+in units of the mean variance squared. Given x the field of a random direction is normal
+with variance |x|²/d, so rows differ from Gaussian ones, of which Var|x|² = 2 tr Σ², by
+the spread of their length. Two coordinates of x have a correlation of order m^(−1/2),
+their squares one of order 1/m, and d² pairs of them enter Var|x|²: hence the two
+orders. With few latent directions fields are far from Gaussian; with m ≫ d the
+equations hold up to O(1/d).
 
-Every quantity that `compare` judges is judged by its own measure: the risk, all M_jr and Q_jl, along the whole run,
-against the exact chain of the surrogate from the same starts, in parts of their range. A tenth of it is what `compare`
-calls agreement.
+Every quantity that `compare` judges is judged by its own measure: the risk, all M_jr
+and Q_jl, along the whole run, against the exact chain of the surrogate from the same
+starts, in parts of their range. A tenth of it is what `compare` calls agreement.
 """
 
 from __future__ import annotations
@@ -31,6 +36,7 @@ from twolayer.gallery.shared.wide import online
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.significance import limit_of
 from twolayer.numerics.statistics import standard_error
+from twolayer.numerics.verdict import compare_ranges
 from twolayer.running.judging import SHARE, entries, ranges
 from twolayer.running.surrogate import surrogate
 
@@ -40,7 +46,8 @@ FINER = 8  # points of the surrogate to one of the rows
 
 @figure(
     "gaussian-surrogate",
-    "SGD over rows of a random feature map against the chain of their Gaussian surrogate",
+    "SGD over rows of a random feature map against the chain of their Gaussian"
+    " surrogate",
     quick={"rows": 1500, "seeds": 96, "latents": (2, 200), "save": 6},
     group="inputs",
 )
@@ -58,7 +65,9 @@ def gaussian_surrogate(
     activation: str = "erf",
     geometry: str = "free",
 ) -> Finding:
-    """Two neurons learn a function of one direction, in one pass over the rows; latent directions from few to many."""
+    """Two neurons learn a function of one direction, in one pass over the rows; latent
+    directions from few to many.
+    """
     problem, algorithm = (
         chosen_problem(target, activation, 1, width=2, noise=NOISE),
         online(gamma, geometry),
@@ -76,7 +85,8 @@ def gaussian_surrogate(
     gap, error = _gaps(data)
     checks = [
         largest(
-            f"m = {latents[-1]}: risk, M and Q of runs over rows less those of the surrogate, in parts of their range",
+            f"m = {latents[-1]}: risk, M and Q of runs over rows less those of the"
+            " surrogate, in parts of their range",
             gap[-1],
             error[-1],
             resolution=2 * SHARE,
@@ -89,14 +99,18 @@ def gaussian_surrogate(
             limit_of(gap[0].size, seeds - 1) * error[0],
         ),
     ]
-    claim = "rows of many latent directions are learnt as Gaussian inputs of the same covariance, those of few are not"
+    claim = (
+        "rows of many latent directions are learnt as Gaussian inputs of the same"
+        " covariance, those of few are not"
+    )
     told = ", ".join(
         f"m = {m}: {np.abs(x).max():.1%}, {k:+.2f}"
         for m, x, k in zip(latents, gap, data.cumulant.values, strict=True)
     )
     task = (
-        f"rows tanh(F c) of dimension {dim}, labels {target}   student {activation}, p = 2, a = 1   Δ = {NOISE:g}\n"
-        f"lr = {gamma:g}/d, batch 1, one pass over {rows} rows{'' if geometry == 'free' else f', {geometry}'}"
+        f"rows tanh(F c) of dimension {dim}, labels {target}   student {activation}, p"
+        f" = 2, a = 1   Δ = {NOISE:g}\nlr = {gamma:g}/d, batch 1, one pass over {rows}"
+        f" rows{'' if geometry == 'free' else f', {geometry}'}"
     )
     return Finding(
         data,
@@ -110,9 +124,7 @@ def gaussian_surrogate(
 def _apart(what: str, gap: np.ndarray, tolerance: np.ndarray) -> Check:
     """Whether some deviation is surely more than compare calls agreement."""
     surely, possibly = float((gap - tolerance).max()), float((gap + tolerance).max())
-    outcome = (
-        "agrees" if surely > SHARE else "differs" if possibly <= SHARE else "undecided"
-    )
+    outcome = compare_ranges(surely, possibly, least=SHARE)
     return Check(
         outcome, f"{what}: surely {max(surely, 0.0):.2f}, more than {SHARE:g} expected"
     )
@@ -129,9 +141,11 @@ def _pair(
     blocks: int,
     save: int,
 ) -> xr.Dataset:
-    """Mean risk of the surrogate's chain, (along,), risks of SGD over the rows, (seed, point), and what lies between.
+    """Mean risk of the surrogate's chain, (along,), risks of SGD over the rows, (seed,
+    point), and what lies between.
 
-    ``gap`` (seed, point, entry) holds the differences of risk, M and Q after the start, in parts of their range.
+    ``gap`` (seed, point, entry) holds the differences of risk, M and Q after the start,
+    in parts of their range.
     """
     rng = np.random.default_rng([seed, latent])
     F = rng.normal(size=(latent, dim)) / np.sqrt(latent)
@@ -175,12 +189,16 @@ def _pair(
 
 
 def _gaps(data: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Mean deviations in parts of the range, (latent, point, entry), and their standard errors."""
+    """Mean deviations in parts of the range, (latent, point, entry), and their standard
+    errors.
+    """
     return data.gap.values.mean(1), standard_error(data.gap.values, 1)
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """Risks along the pass for few and many latent directions, and the largest deviation against their number."""
+    """Risks along the pass for few and many latent directions, and the largest
+    deviation against their number.
+    """
     from twolayer.plot.style import COLOURS, DIRECTIONS
 
     figure, (left, right) = sheet(2, width=4.6, height=3.7)

@@ -1,11 +1,13 @@
 """One giant step: an overlap of order one after a single gradient.
 
     ℓ = 1:  n_b = α d, γ = O(1):          m = γ c/√((γ c)² + 1 + γ² s²/α)
-    ℓ ≥ 2:  γ = γ0 d^{(ℓ−1)/2}, n_b ~ d^μ:  m_0 = d^{−1/2} → O(1) if μ ≥ ℓ,   → 0 if μ < ℓ
+    ℓ ≥ 2:  γ = γ0 d^{(ℓ−1)/2}, n_b ~ d^μ:  m_0 = d^{−1/2} → O(1) if μ ≥ ℓ,
+            → 0 if μ < ℓ
 
-Correlation loss, projected as in the formulas, or spherical. Left: linear target, runs at finite d on the curve of
-GiantSteps (the limit, which starts at m = 0), below the best possible with as many samples, m² = min(α, 1) for labels
-without noise. Right: h2 and h3 at two dimensions against the batch exponent, on the curves of Map at the same d.
+Correlation loss, projected as in the formulas, or spherical. Left: linear target, runs
+at finite d on the curve of GiantSteps (the limit, which starts at m = 0), below the
+best possible with as many samples, m² = min(α, 1) for labels without noise. Right: h2
+and h3 at two dimensions against the batch exponent, on the curves of Map at the same d.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ RESOLUTION = 0.1  # of full overlap
 
 @figure(
     "giant-step",
-    "overlap after one giant step: linear targets with n_b = αd, and h2, h3 against the batch exponent",
+    "overlap after one giant step: linear targets with n_b = αd, and h2, h3 against the"
+    " batch exponent",
     quick={"seeds": 96, "dims": (400, 1000), "count": 4, "dim": 400},
     fixed={
         "target": "z1 and h_ℓ(z1), set by ells",
@@ -54,7 +57,9 @@ def giant_step(
     seeds: int = 128,
     geometry: str = "projected",
 ) -> Finding:
-    """Means over runs of the overlap after one step, a cosine: free weights have the one of projected ones."""
+    """Means over runs of the overlap after one step, a cosine: free weights have the
+    one of projected ones.
+    """
     choice("geometry", geometry, ("projected", "spherical"))
     ratios = np.geomspace(0.1, 10, count)
     left = part("linear", partial(_linear, geometry, dim, ratios, seeds, seed))
@@ -203,7 +208,10 @@ def _verdict(data: xr.Dataset, dim: int, seeds: int) -> Verdict:
             data.mu_mean[:, -1].values, data.ell.values, data.dim.values, strict=True
         )
     )
-    note = f"Resolution: {RESOLUTION:g} of full overlap; at μ = ℓ + 1 one step ends at m = {ends}"
+    note = (
+        f"Resolution: {RESOLUTION:g} of full overlap; at μ = ℓ + 1 one step ends at m ="
+        f" {ends}"
+    )
     return verdict("one giant step leads where the maps say", checks, note)
 
 
@@ -213,7 +221,9 @@ def _possible(alpha: np.ndarray) -> np.ndarray:
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """Linear targets against α on the left, h_ℓ against the exponent of the batch on the right."""
+    """Linear targets against α on the left, h_ℓ against the exponent of the batch on
+    the right.
+    """
     from twolayer.plot.best_possible import best_line
     from twolayer.plot.style import DIRECTIONS
 

@@ -1,11 +1,16 @@
-"""Labels with heavy tails: plain gradients blow up with the dimension, clipped ones have a limit.
+"""Labels with heavy tails: plain gradients blow up with the dimension, clipped ones
+have a limit.
 
-    y = h(z1) + √Δ t_ν,    W ← W + (γ/d) ĝ zᵀ,    ĝ = g,   g min(1, c/|g|)   or   g/|g|,    g = σ'(λ) (y − σ(λ))
-    plain:    the largest of α d noises is of order (α d)^{1/ν}:   Q − M² ∝ γ² Δ d^{2/ν − 1},  which grows for ν < 2
-    clipped:  dM/dt = E[ĝ λ*],   dQ/dt = 2 E[ĝ λ] + γ E[ĝ²],   whose averages exist for noise of any law
+    y = h(z1) + √Δ t_ν,    W ← W + (γ/d) ĝ zᵀ,    ĝ = g,   g min(1, c/|g|)   or   g/|g|,
+        g = σ'(λ) (y − σ(λ))
+    plain:    the largest of α d noises is of order (α d)^{1/ν}:
+              Q − M² ∝ γ² Δ d^{2/ν − 1},  which grows for ν < 2
+    clipped:  dM/dt = E[ĝ λ*],   dQ/dt = 2 E[ĝ λ] + γ E[ĝ²],
+              whose averages exist for noise of any law
 
-Left: plain gradients jump with every outlier, and have no limit; clipped and normalised ones follow their equations.
-Right: what the noise leaves in the weights, Q − M², at the end of the run. The clipped students forget the dimension.
+Left: plain gradients jump with every outlier, and have no limit; clipped and normalised
+ones follow their equations. Right: what the noise leaves in the weights, Q − M², at the
+end of the run. The clipped students forget the dimension.
 """
 
 from __future__ import annotations
@@ -35,7 +40,8 @@ BENT = 0.08  # of an exponent: what next orders change it by over few decades
 
 @figure(
     "heavy-tails",
-    "clipped and normalised against plain gradients under label noise without a variance",
+    "clipped and normalised against plain gradients under label noise without a"
+    " variance",
     quick={"dims": (60, 400, 2400), "seeds": 80},
     fixed={"geometry": "weights that are normalised have no norm that could blow up"},
     group="mean-field",
@@ -54,7 +60,9 @@ def heavy_tails(
     target: str = "z1",
     activation: str = "linear",
 ) -> Finding:
-    """Runs up to ``alpha`` samples per dimension at lr = γ/d with noise √Δ t_ν; clipped at c = ``threshold``."""
+    """Runs up to ``alpha`` samples per dimension at lr = γ/d with noise √Δ t_ν; clipped
+    at c = ``threshold``.
+    """
     rules = {
         "plain": None,
         "clipped": f"clip({threshold:g})",
@@ -170,7 +178,8 @@ def _verdict(data: xr.Dataset, nu: float) -> Verdict:
             near(what, slope, expected, error, resolution=grows, allowance=BENT)
         )
     return verdict(
-        "clipped gradients follow their equation where plain ones have none and blow up with d",
+        "clipped gradients follow their equation where plain ones have none and blow up"
+        " with d",
         checks,
     )
 

@@ -1,13 +1,16 @@
-"""Phase retrieval with batches of n_b ~ d: weak recovery in O(log d) steps, and how exact Gaussian batch sums are.
+"""Phase retrieval with batches of n_b ~ d: weak recovery in O(log d) steps, and how
+exact Gaussian batch sums are.
 
 The target is h2(z1) by default, or another of information exponent two.
 
     ℓ = 2, μ = 1, δ = 0:    T = log(η √d)/(γ_eff c − x/2),    x = γ² s²/(n0 (1 − γκ)²)
 
-Left: median steps against d up to 10⁶ (n_b up to 10⁷), linear in log d with the predicted slope. Middle: steps with
-batches drawn sample by sample and with Gaussian sums, at the same ratio d/n_b. Right: mean overlap after one projected
-step whose noise is as long as the weights, for h2, h3 and h4: heavier tails need larger batches, and the size of the
-batch over the tail of the gradients (`tail_of`) says where the two ways agree.
+Left: median steps against d up to 10⁶ (n_b up to 10⁷), linear in log d with the
+predicted slope. Middle: steps with batches drawn sample by sample and with Gaussian
+sums, at the same ratio d/n_b. Right: mean overlap after one projected step whose noise
+is as long as the weights, for h2, h3 and h4: heavier tails need larger batches, and the
+size of the batch over the tail of the gradients (`tail_of`) says where the two ways
+agree.
 """
 
 from __future__ import annotations
@@ -57,7 +60,8 @@ ENOUGH, ROUGH = (
 
 @figure(
     "large-batches",
-    "phase retrieval with batches of order d in log d steps, and exact against Gaussian batch sums",
+    "phase retrieval with batches of order d in log d steps, and exact against Gaussian"
+    " batch sums",
     quick={
         "dims": (1000, 3000, 10_000, 30_000, 100_000),
         "sizes": (100, 300, 1000),
@@ -80,7 +84,9 @@ def large_batches(
     ells: tuple[int, ...] = (2, 3, 4),
     tails: tuple[float, ...] = (0.1, 0.3, 1, 3, 10),
 ) -> Finding:
-    """T against log d; mean log T with exact and Gaussian sums for n_b from ``sizes``, d = n_b/10; single steps."""
+    """T against log d; mean log T with exact and Gaussian sums for n_b from ``sizes``,
+    d = n_b/10; single steps.
+    """
     problem = chosen_problem(target, activation, 1)
     algorithm = tl.SGD(lr=gamma, batch=n0 * tl.d, geometry=geometry)
     fine = np.geomspace(min(dims), max(dims), 50).round().astype(int)
@@ -176,7 +182,9 @@ def large_batches(
 def _single(
     ell: int, tails: float, gamma: float, geometry: str, seeds: int, seed: int
 ) -> Variables:
-    """Mean overlap after one step with Gaussian sums, less and relative to that with exact ones."""
+    """Mean overlap after one step with Gaussian sums, less and relative to that with
+    exact ones.
+    """
     from twolayer.methods.chain import tail_of
 
     problem, start = hermite(ell), tl.Overlaps([[1.0]], [[START]])
@@ -223,7 +231,8 @@ def _verdict(data: xr.Dataset, censored: list[int], seeds: int) -> Verdict:
     far = data.isel(tails=np.flatnonzero(data.tails.values >= ENOUGH))
     checks = [
         between(
-            f"slope of T against log d over that of the formula, a leading order to which {SLOPE:.0%} are allowed",
+            "slope of T against log d over that of the formula, a leading order to"
+            f" which {SLOPE:.0%} are allowed",
             1 - SLOPE,
             measured / predicted,
             1 + SLOPE,
@@ -266,8 +275,8 @@ def _verdict(data: xr.Dataset, censored: list[int], seeds: int) -> Verdict:
         for row in (data.isel(ell=i) for i in range(data.sizes["ell"]))
     )
     note = (
-        f"T = {measured:.3f} log d + const, slope of the formula {predicted:.3f}; after one step the mean overlap "
-        f"differs, relative, by ({steps})"
+        f"T = {measured:.3f} log d + const, slope of the formula {predicted:.3f}; after"
+        f" one step the mean overlap differs, relative, by ({steps})"
     )
     return verdict(
         "batches of order d learn in log d steps, and their sums are Gaussian",
@@ -277,7 +286,9 @@ def _verdict(data: xr.Dataset, censored: list[int], seeds: int) -> Verdict:
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """Steps against d, the two ways of summing against the batch, and single steps against the tail."""
+    """Steps against d, the two ways of summing against the batch, and single steps
+    against the tail.
+    """
     from twolayer.plot.style import COLOURS, DIRECTIONS, GREY
 
     n0 = told(data).n0

@@ -1,6 +1,8 @@
-"""One rectifier learnt by one student and by several: exponential convergence against T^−3.
+"""One rectifier learnt by one student and by several: exponential convergence against
+T^−3.
 
-    n = 1:  L ~ (1 − η/2)^{2T}        n ≥ 2:  L ~ T^−3,  angles ~ 1/T        (gradient descent on the population loss)
+    n = 1:  L ~ (1 − η/2)^{2T}        n ≥ 2:  L ~ T^−3,  angles ~ 1/T
+        (gradient descent on the population loss)
     n = 2, symmetric:  λ2 → π/(2ηT),  L → π²/(6 (ηT)³)
 
 Slopes are fitted to the last decade.
@@ -38,7 +40,9 @@ DASHES = ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
     fixed={
         "target": "T^−3 and 1 − η/2 are proved for one rectifier as the teacher",
         "activation": "T^−3 and 1 − η/2 are proved for rectifiers",
-        "geometry": "norms of the students are learnt, and their sum is what is learnt first",
+        "geometry": (
+            "norms of the students are learnt, and their sum is what is learnt first"
+        ),
     },
     group="recovery",
     papers=("xu2023",),
@@ -50,7 +54,9 @@ def last_mile(
     steps: int = 10_000_000,
     lr: float = 0.2,
 ) -> Finding:
-    """Descents from random starts on the sphere of radius 1/n, and the recursion of the symmetric pair."""
+    """Descents from random starts on the sphere of radius 1/n, and the recursion of the
+    symmetric pair.
+    """
     if min(students) != 1 or len(students) < 2:
         raise InputError(
             f"Argument `students` must hold 1 and larger numbers, but got {students}."
@@ -101,7 +107,9 @@ def students_of(n: int) -> tl.Problem:
 def descents_of(
     n: int, steps: int, lr: float, seed: int, descents: int | None = None
 ) -> xr.Dataset:
-    """Losses, angles to the teacher, norms and bounds from random starts, at save points in geometric progression."""
+    """Losses, angles to the teacher, norms and bounds from random starts, at save
+    points in geometric progression.
+    """
     problem = students_of(n)
     drawn = tl.Overlaps.random(problem, DIM, seed, descents)
     starts = tl.Overlaps(drawn.Q / n**2, drawn.M / n, dim=DIM)
@@ -128,7 +136,9 @@ def _run(n: int, steps: int, lr: float, seed: int) -> xr.Dataset:
 
 
 def _rate(data: xr.Dataset) -> float:
-    """Decay of the logarithm of the loss of one student per step, where it is small but not yet rounding."""
+    """Decay of the logarithm of the loss of one student per step, where it is small but
+    not yet rounding.
+    """
     loss, step = data.loss.sel(students=1).values, data.step.values
     seen = (loss < 1e-6) & (loss > 1e-26)
     return float(-linregress(step[seen], np.log(loss[seen])).slope)

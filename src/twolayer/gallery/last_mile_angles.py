@@ -2,7 +2,8 @@
 
     L ≥ ‖w_i‖² (θ_i − sin θ_i cos θ_i)/4π ≥ ‖w_i‖² θ_i³/4π³        for every student i
 
-The norms settle with Σ‖w_i‖ → ‖v‖ long before the angles have gone, and no student's bound is ever above the loss.
+The norms settle with Σ‖w_i‖ → ‖v‖ long before the angles have gone, and no student's
+bound is ever above the loss.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ from twolayer.numerics.statistics import power_law
 
 @figure(
     "last-mile-angles",
-    "angles and norms of rectifiers that learn one rectifier, and the cubic lower bound on their loss",
+    "angles and norms of rectifiers that learn one rectifier, and the cubic lower bound"
+    " on their loss",
     quick={"steps": 100_000, "descents": 2},
     fixed={
         "target": "the bound ‖w‖² θ³/4π³ is proved for one rectifier as the teacher",
         "activation": "the bound ‖w‖² θ³/4π³ is proved for rectifiers",
-        "geometry": "norms of the students are learnt, and their sum is what is learnt first",
+        "geometry": (
+            "norms of the students are learnt, and their sum is what is learnt first"
+        ),
     },
     group="recovery",
     papers=("xu2023",),
@@ -42,7 +46,9 @@ def last_mile_angles(
     descents: int = 16,
     lr: float = 0.2,
 ) -> Finding:
-    """Descents from random starts; the first is drawn, the bound is checked along all of them."""
+    """Descents from random starts; the first is drawn, the bound is checked along all
+    of them.
+    """
     require(students >= 2, "students", students, "at least 2")
     require(
         steps >= 10_000,
@@ -64,7 +70,9 @@ def last_mile_angles(
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """Angles, norms and bounds of every student; marks stand at places of their own, so that no line is hidden."""
+    """Angles, norms and bounds of every student; marks stand at places of their own, so
+    that no line is hidden.
+    """
     from twolayer.plot.style import COLOURS, DIRECTIONS, positive
 
     drawing, (left, middle, right) = sheet(3, width=3.7, height=3.9)
@@ -74,11 +82,8 @@ def draw(data: xr.Dataset) -> Figure:
         look: Options = {
             "color": DIRECTIONS[i],
             "ls": DASHES[i % len(DASHES)],
-            "lw": 2.6
-            - 1.6
-            * i
-            / max(
-                1, count - 1
+            "lw": (
+                2.6 - 1.6 * i / max(1, count - 1)
             ),  # the first is drawn below the others, and is the widest
             "marker": "os^DvP*"[i % 7],
             "ms": 5,
@@ -116,7 +121,8 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         drawing,
         data,
-        f"{count} students from a random start: their sum is learnt at once, the angles are not",
+        f"{count} students from a random start: their sum is learnt at once, the angles"
+        " are not",
     )
     return drawing
 
@@ -137,5 +143,8 @@ def _verdict(data: xr.Dataset) -> Verdict:
         between("slowest fall of a widest angle", -1.05, float(turns.max()), -0.95),
         holds(whole < 1e-3, f"norms sum to 1 within {whole:.1g}, threshold 0.001"),
     ]
-    note = f"At the ends the bound is {float(ratio.isel(point=-1).mean()):.4f} of the loss on average"
+    note = (
+        f"At the ends the bound is {float(ratio.isel(point=-1).mean()):.4f} of the loss"
+        " on average"
+    )
     return verdict("the cubic bound holds, and angles fall as 1/T", checks, note)

@@ -1,10 +1,13 @@
-"""Layer-wise training: giant steps of the first layer, then ridge regression of the second.
+"""Layer-wise training: giant steps of the first layer, then ridge regression of the
+second.
 
-    risk = ½ (E[h²] + Δ − 2 c·b + cᵀ K c),    c = (K + ρ p² I)⁻¹ b    at the overlaps after t steps
+    risk = ½ (E[h²] + Δ − 2 c·b + cᵀ K c),    c = (K + ρ p² I)⁻¹ b
+        at the overlaps after t steps
 
-The theory takes the overlaps of the limit; runs take those of the chain at finite d, and fit the second layer to
-finitely many samples. The risk is not linear in the overlaps, so their fluctuations shift its mean by C/d; runs at d
-and d/4 remove that, (4 risk(d) − risk(d/4))/3.
+The theory takes the overlaps of the limit; runs take those of the chain at finite d,
+and fit the second layer to finitely many samples. The risk is not linear in the
+overlaps, so their fluctuations shift its mean by C/d; runs at d and d/4 remove that, (4
+risk(d) − risk(d/4))/3.
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ FINE = 9  # values of α of the lines of theory
 
 @figure(
     "layerwise",
-    "test risk after t giant steps and a ridge fit of the second layer, against steps and alpha",
+    "test risk after t giant steps and a ridge fit of the second layer, against steps"
+    " and alpha",
     quick={"dim": 400, "seeds": 6, "samples": 500},
     group="giant-steps",
 )
@@ -50,7 +54,9 @@ def layerwise(
     samples: int = 4000,
     steps: int = 4,
 ) -> Finding:
-    """Risk in theory (many samples, and n₂ of them) and of fits to n₂ samples after runs at dimension d."""
+    """Risk in theory (many samples, and n₂ of them) and of fits to n₂ samples after
+    runs at dimension d.
+    """
     positive_integer("seeds", seeds, 2)
     signs = [1.0 if j % 2 == 0 else -1.0 for j in range(width)]
     problem = tl.Problem(target, activation, width=width, second_layer=signs)
@@ -127,7 +133,8 @@ def _verdict(data: xr.Dataset, seeds: int) -> Verdict:
     fall = float(data.risk.max() - data.risk.min())
     checks = [
         largest(
-            f"risk of the runs, extrapolated in d, − theory; {RESOLUTION:.0%} of the fall {fall:.3f} resolved",
+            f"risk of the runs, extrapolated in d, − theory; {RESOLUTION:.0%} of the"
+            f" fall {fall:.3f} resolved",
             limit - data.risk_finite,
             error,
             resolution=RESOLUTION * fall,
@@ -205,6 +212,7 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         figure,
         data,
-        f"Then a ridge fit of the second layer to {chosen.samples} samples; runs at d = {chosen.dim} (2 s.e.)",
+        f"Then a ridge fit of the second layer to {chosen.samples} samples; runs at d ="
+        f" {chosen.dim} (2 s.e.)",
     )
     return figure

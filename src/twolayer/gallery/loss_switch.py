@@ -1,10 +1,13 @@
-"""From correlation to squared loss: weak recovery in few large steps, then learning to the end.
+"""From correlation to squared loss: weak recovery in few large steps, then learning to
+the end.
 
-    stage 1: correlation loss, δ = ℓ/2 − μ < 0, until the risk has fallen below a share of its start
+    stage 1: correlation loss, δ = ℓ/2 − μ < 0,
+        until the risk has fallen below a share of its start
     stage 2: squared loss, lr lower by a factor
 
-The correlation loss has no reason to stop at f = y: its noise never vanishes and the risk stays at a floor. The squared
-loss alone is unstable at such rates; at the largest rate it bears it needs d^{ℓ/2−1} steps for weak recovery.
+The correlation loss has no reason to stop at f = y: its noise never vanishes and the
+risk stays at a floor. The squared loss alone is unstable at such rates; at the largest
+rate it bears it needs d^{ℓ/2−1} steps for weak recovery.
 """
 
 from __future__ import annotations
@@ -41,7 +44,10 @@ LEAST = 1e-8  # excess risks below this are rounding
     fixed={
         "target": "h_ℓ(z1), set by ell",
         "activation": "h_ℓ, which matches the target set by ell",
-        "geometry": "on the sphere the squared loss bears the large rate, and nothing is to be switched",
+        "geometry": (
+            "on the sphere the squared loss bears the large rate, and nothing is to be"
+            " switched"
+        ),
     },
     group="phase-diagram",
 )
@@ -58,7 +64,8 @@ def loss_switch(
     steps: int = 120,
     seeds: int = 16,
 ) -> Finding:
-    """Median excess risk; each run switches at ``share`` of its first risk, and its lr is multiplied by ``drop``.
+    """Median excess risk; each run switches at ``share`` of its first risk, and its lr
+    is multiplied by ``drop``.
 
     The squared loss bears rates up to 1/κ = 1/ℓ only.
     """
@@ -103,7 +110,9 @@ def _curve(
     grid: np.ndarray,
     seed: int,
 ) -> Variables:
-    """Quantiles over seeds of the excess risk on a common clock of steps; and where the first stage ended."""
+    """Quantiles over seeds of the excess risk on a common clock of steps; and where the
+    first stage ended.
+    """
     run = tl.solve_stages(problem, plan, method, starts, seed=seed)
     risks = np.stack(
         [
@@ -133,17 +142,18 @@ def _verdict(data: xr.Dataset, share: float) -> Verdict:
     checks = [
         holds(
             switched.mean() > 0.75,
-            f"{int(switched.sum())} of {len(switched)} runs switch at {share:g} of the risk, three quarters at least",
+            f"{int(switched.sum())} of {len(switched)} runs switch at {share:g} of the"
+            " risk, three quarters at least",
         ),
         holds(
             first["switch"] < first["squared"],
-            f"half the median risk after {first['switch']:.0f} steps, before the {first['squared']:.0f} of the squared "
-            "loss alone",
+            f"half the median risk after {first['switch']:.0f} steps, before the"
+            f" {first['squared']:.0f} of the squared loss alone",
         ),
         holds(
             ratio < 0.2,
-            f"final median excess risk {ends['switch']:.2g}, {ratio:.2g} of that of the correlation loss alone "
-            f"({ends['correlation']:.2g}), a fifth at most",
+            f"final median excess risk {ends['switch']:.2g}, {ratio:.2g} of that of the"
+            f" correlation loss alone ({ends['correlation']:.2g}), a fifth at most",
         ),
     ]
     return verdict(
@@ -181,6 +191,7 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         figure,
         data,
-        rf"$d = {chosen.dim}$, medians and central 80 %; then squared loss, lr × {chosen.drop:g}",
+        rf"$d = {chosen.dim}$, medians and central 80 %; then squared loss, lr ×"
+        rf" {chosen.drop:g}",
     )
     return figure

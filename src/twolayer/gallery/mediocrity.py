@@ -1,13 +1,16 @@
-"""Mediocrity: at a random start the landscape has one direction that leads down, and all others are flat.
+"""Mediocrity: at a random start the landscape has one direction that leads down, and
+all others are flat.
 
 On the unit sphere, p = 1 and without noise, with m = w·w*, Π = I − w wᵀ:
 
-    R(w) = (3|w|⁴ − 2|w|² − 4m² + 3)/2,   ∇R = (6|w|² − 2) w − 4m w*,   ∇²R = (6|w|² − 2) I + 12 w wᵀ − 4 w* w*ᵀ
+    R(w) = (3|w|⁴ − 2|w|² − 4m² + 3)/2,   ∇R = (6|w|² − 2) w − 4m w*,
+        ∇²R = (6|w|² − 2) I + 12 w wᵀ − 4 w* w*ᵀ
     Hess R = Π (∇²R − (w·∇R) I) Π = 4m² Π − 4 Π w* w*ᵀ Π
     E Hess R = 4/(d + 2) (I − d w* w*ᵀ)        over w uniform on the sphere
 
-since E m² = 1/d and E m² w wᵀ = (I + 2 w* w*ᵀ)/(d(d + 2)). One eigenvalue is −4(d − 1)/(d + 2), along w*; the other
-d − 1 are 4/(d + 2). Their sum is zero, as the mean of a Laplacian over a sphere must be.
+since E m² = 1/d and E m² w wᵀ = (I + 2 w* w*ᵀ)/(d(d + 2)). One eigenvalue is −4(d −
+1)/(d + 2), along w*; the other d − 1 are 4/(d + 2). Their sum is zero, as the mean of a
+Laplacian over a sphere must be.
 """
 
 from __future__ import annotations
@@ -38,11 +41,16 @@ FEW, DOTS = 10, 200  # the smaller dimension of the clouds of starts, and their 
 
 @figure(
     "mediocrity",
-    "the Hessian of the risk at a random start: one negative direction, all others flat",
+    "the Hessian of the risk at a random start: one negative direction, all others"
+    " flat",
     quick={"dims": (4, 8, 16), "starts": 200},
     fixed={
-        "target": "the figure is one formula, the Hessian of phase retrieval with z1**2",
-        "activation": "the figure is one formula, the Hessian of phase retrieval with squares",
+        "target": (
+            "the figure is one formula, the Hessian of phase retrieval with z1**2"
+        ),
+        "activation": (
+            "the figure is one formula, the Hessian of phase retrieval with squares"
+        ),
         "geometry": "the Hessian is that of the sphere, and nothing is trained",
     },
 )
@@ -53,7 +61,9 @@ def mediocrity(
     starts: int = 400,
     shown: int = 1000,
 ) -> Finding:
-    """Hessians by automatic differentiation of the risk, averaged over random starts, against the formula."""
+    """Hessians by automatic differentiation of the risk, averaged over random starts,
+    against the formula.
+    """
     positive_integer("starts", starts, 2)
     positive_integer("dims", min(dims), 2)
     rng = np.random.default_rng(seed)
@@ -120,7 +130,9 @@ def _formula(w: np.ndarray) -> np.ndarray:
 
 
 def _differentiated(w: np.ndarray) -> np.ndarray:
-    """Hessians on the sphere from second derivatives of the package's own risk of w/|w|, a function of direction."""
+    """Hessians on the sphere from second derivatives of the package's own risk of
+    w/|w|, a function of direction.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -147,12 +159,14 @@ def _verdict(data: xr.Dataset, worst: float, starts: int) -> Verdict:
     checks = [
         holds(
             (data.most_negative == 1).all(),
-            f"no start has more than one negative direction; {float(last.one_negative):.1%} of {starts} at d = {dim} "
-            "have exactly one",
+            "no start has more than one negative direction;"
+            f" {float(last.one_negative):.1%} of {starts} at d = {dim} have"
+            " exactly one",
         ),
         holds(
             worst < 1e-9,
-            f"derivatives differ from the formula by at most {worst:.0e}, threshold 1e-09",
+            f"derivatives differ from the formula by at most {worst:.0e}, threshold"
+            " 1e-09",
         ),
     ]
     for name, words, part in (("along", "along w*", 0.3), ("flat", "across", 0.5)):
@@ -167,9 +181,9 @@ def _verdict(data: xr.Dataset, worst: float, starts: int) -> Verdict:
             )
         )
     note = (
-        f"At d = {dim} the mean curvature is {float(last.along):.4f} along w* (expected "
-        f"{float(last.along_expected):.4f}) and {float(last.flat):.5f} ± {float(last.flat_error):.5f} across "
-        f"({float(last.flat_expected):.5f})"
+        f"At d = {dim} the mean curvature is {float(last.along):.4f} along w* (expected"
+        f" {float(last.along_expected):.4f}) and {float(last.flat):.5f} ±"
+        f" {float(last.flat_error):.5f} across ({float(last.flat_expected):.5f})"
     )
     return verdict("a random start has one direction down, and flat ones", checks, note)
 
@@ -271,6 +285,7 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         figure,
         data,
-        "On the sphere, a random start has one direction that leads down; all others are flat",
+        "On the sphere, a random start has one direction that leads down; all others"
+        " are flat",
     )
     return figure

@@ -1,10 +1,13 @@
-"""A multi-index target, by default tanh(z1 z2 z3): larger batches recover it in fewer steps.
+"""A multi-index target, by default tanh(z1 z2 z3): larger batches recover it in fewer
+steps.
 
     ℓ = 3, three directions at once;  γ ∝ n_b at fixed noise,  T ∝ 1/n_b
 
-Thirty tanh neurons, d = 512, correlation loss, projected. The target has no component of order one or two, and the
-three directions can be found only together: the drift of each overlap is the product of the other two. With γ ∝ n_b
-steps have the same drift and the same noise in the time γ T, so that T ∝ 1/n_b for every target, student and geometry.
+Thirty tanh neurons, d = 512, correlation loss, projected. The target has no component
+of order one or two, and the three directions can be found only together: the drift of
+each overlap is the product of the other two. With γ ∝ n_b steps have the same drift and
+the same noise in the time γ T, so that T ∝ 1/n_b for every target, student and
+geometry.
 """
 
 from __future__ import annotations
@@ -70,7 +73,9 @@ def multi_index(
     steps: int = 800,
     seeds: int = 4,
 ) -> Finding:
-    """γ/p = ``rate`` at the second batch size and in proportion to n_b; ``steps`` there, fewer for larger batches."""
+    """γ/p = ``rate`` at the second batch size and in proportion to n_b; ``steps``
+    there, fewer for larger batches.
+    """
     if len(batches) < 2:
         raise InputError(
             f"Argument `batches` must hold at least two sizes, but got {len(batches)}."

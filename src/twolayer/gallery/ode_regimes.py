@@ -1,11 +1,15 @@
-"""Which equation is left as d → ∞: the plane of batch sizes n0 d^μ and learning rates γ0 d^(−δ), with three points run.
+"""Which equation is left as d → ∞: the plane of batch sizes n0 d^μ and learning rates
+γ0 d^(−δ), with three points run.
 
     dM = A psi dt,   dQ = A (phi + phiᵀ) dt + B (γ0/(p n0)) chi dt
-    δ > 1 − μ             A = 1, B = 0    gradient flow,   what is left out falls as d^(1−μ−δ)
+    δ > 1 − μ             A = 1, B = 0    gradient flow,
+        what is left out falls as d^(1−μ−δ)
     δ = 1 − μ             A = 1, B = 1    Saad and Solla,                        as 1/d
-    (1−μ)/2 < δ < 1 − μ   A = 0, B = 1    pure noise,                            as d^(−(1−μ−δ))
+    (1−μ)/2 < δ < 1 − μ   A = 0, B = 1    pure noise,
+        as d^(−(1−μ−δ))
 
-Points of the other panels: the exact chain at two dimensions, from one start; lines: the ODE that its laws select.
+Points of the other panels: the exact chain at two dimensions, from one start; lines:
+the ODE that its laws select.
 """
 
 from __future__ import annotations
@@ -44,12 +48,15 @@ STANDARD = (
     "projected",
 )  # for others it is read off at the first dimension
 END = {"gradient flow": 1.0, "Saad–Solla": 1.0, "pure noise": 2.5}
-"""Where runs end, on the clock of their regime: t, or t d^(1−μ−δ) where noise alone is left."""
+"""Where runs end, on the clock of their regime: t, or t d^(1−μ−δ) where noise alone is
+left.
+"""
 
 
 @figure(
     "ode-regimes",
-    "the regimes of the limiting equation in the (μ, δ) plane, with runs at one point of each",
+    "the regimes of the limiting equation in the (μ, δ) plane, with runs at one point"
+    " of each",
     quick={"dims": (100, 1000), "far": (1000, 100_000), "seeds": 16},
     group="phase-diagram",
 )
@@ -65,7 +72,8 @@ def ode_regimes(
     noise: float = 0.1,
     saves: int = 8,
 ) -> Finding:
-    """M_11 of the chain and of the limit; pure noise, which is approached slowly, at the dimensions ``far``.
+    """M_11 of the chain and of the limit; pure noise, which is approached slowly, at
+    the dimensions ``far``.
 
     Free weights are left out: noise lengthens them and moves no overlap.
     """
@@ -158,7 +166,8 @@ def _verdict(data: xr.Dataset, seeds: int, standard: bool) -> Verdict:
             continue
         checks.append(
             largest(
-                f"{name}, d = {int(last.dim)}: chain − limit, {RESOLUTION:.0%} of the range of M resolved",
+                f"{name}, d = {int(last.dim)}: chain − limit, {RESOLUTION:.0%} of the"
+                " range of M resolved",
                 (last["mean"] - last.limit)[1:],
                 last.error[1:],
                 allowance=share * span * float(last.dim) ** -FADES[name],

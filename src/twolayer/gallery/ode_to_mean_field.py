@@ -1,10 +1,12 @@
-"""How fast the ODE of p neurons approaches the mean field, and the mean field its limit of infinite dimension.
+"""How fast the ODE of p neurons approaches the mean field, and the mean field its limit
+of infinite dimension.
 
     claimed:  sup_t |R_ODE − R_MF| ≲ 1/√p,   and + 1/√d for d → ∞
-    measured: 1/p in the risk from the same start;  1/√p in single overlaps and against fresh particles;  1/d
+    measured: 1/p in the risk from the same start;
+        1/√p in single overlaps and against fresh particles;  1/d
 
-The bounds hold; they are not tight for the risk from a common start, because first-order errors of single neurons
-average out.
+The bounds hold; they are not tight for the risk from a common start, because
+first-order errors of single neurons average out.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ def ode_to_mean_field(
     dims: tuple[int, ...] = (16, 32, 64, 128, 256),
     dim: int = 20,
     wide: int = 256,
-    starts: int = 24,
+    starts: int = 64,
     particles: int = 50_000,
     time: float = 10.0,
     square_time: float = 1.5,
@@ -86,8 +88,8 @@ def ode_to_mean_field(
 ) -> Finding:
     """Left: one activation, against p at one dimension. Right: another, against d.
 
-    By default these are erf and x², where the directions matter most; a ``"teacher"`` is a neuron of the same
-    activation.
+    By default these are erf and x², where the directions matter most; a ``"teacher"``
+    is a neuron of the same activation.
     """
     require(
         len(activations) == 2,
@@ -134,7 +136,10 @@ def ode_to_mean_field(
     )
     one, two = (NAMES.get(activation, activation) for activation in activations)
     students = f"{one} (left) or {two} (right)"
-    task = f"teacher neuron of {students}, k = 1, a* = 1   students of the same, p neurons, a = 1"
+    task = (
+        f"teacher neuron of {students}, k = 1, a* = 1   students of the same, p"
+        " neurons, a = 1"
+    )
     if target != "teacher":
         task = f"target {target}   students of {students}, p neurons, a = 1"
     how = task_of(left, sgd).split("\n")[1]
@@ -175,7 +180,9 @@ def _width(
 def _dimension(
     problem: tl.Problem, sgd: tl.SGD, particles: int, dim: int, time: float, seed: int
 ) -> Variables:
-    """The limit d → ∞ against the mean field at d from the same particles, and against a network of p neurons."""
+    """The limit d → ∞ against the mean field at d from the same particles, and against
+    a network of p neurons.
+    """
     cloud = tl.mean_field.Particles.sample(problem, particles, dim=dim, seed=seed)
     near, far = (
         _run(problem, sgd, method, cloud, time).risk
@@ -199,7 +206,9 @@ def _fits(data: xr.Dataset) -> Variables:
 
 
 def _verdict(data: xr.Dataset, wide: int, known: bool) -> Verdict:
-    """Exponents are ``known`` for the committees of the default; those of others are held against the bounds."""
+    """Exponents are ``known`` for the committees of the default; those of others are
+    held against the bounds.
+    """
     fits = _fits(data)
     checks = [
         near(
@@ -226,7 +235,8 @@ def _verdict(data: xr.Dataset, wide: int, known: bool) -> Verdict:
             freedom=freedom,
         )
     )
-    # a network of finite width is as far from the limit as the mean field at d, and by a constant more
+    # a network of finite width is as far from the limit as the mean field at d, and by
+    # a constant more
     network, error = averaged(data.network, "network_start")
     more = network - data.dimension.values
     middle = float(np.average(more, weights=error**-2.0))
@@ -240,7 +250,10 @@ def _verdict(data: xr.Dataset, wide: int, known: bool) -> Verdict:
             freedom=data.sizes["dim"] * (data.sizes["network_start"] - 1),
         )
     )
-    note = f"The claimed bounds are p^−0.5 and d^−0.5; {wide} neurons add from {more.min():.4f} to {more.max():.4f}"
+    note = (
+        f"The claimed bounds are p^−0.5 and d^−0.5; {wide} neurons add from"
+        f" {more.min():.4f} to {more.max():.4f}"
+    )
     return verdict(
         "the ODE of p neurons approaches mean fields no slower than the claimed bounds",
         checks,
@@ -249,7 +262,9 @@ def _verdict(data: xr.Dataset, wide: int, known: bool) -> Verdict:
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """Left: against p at one dimension. Right: against d. Claimed lines start at the largest point of their panel."""
+    """Left: against p at one dimension. Right: against d. Claimed lines start at the
+    largest point of their panel.
+    """
     from twolayer.plot.style import COLOURS, DIRECTIONS, GREY
 
     chosen = told(data)

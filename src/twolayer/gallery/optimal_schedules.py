@@ -1,11 +1,16 @@
-"""Optimal schedules: the best rate as a function of time, its risk against that of the best constant, and at finite d.
+"""Optimal schedules: the best rate as a function of time, its risk against that of the
+best constant, and at finite d.
 
-    minimise ε(S) over γ(s):   linear student   γ* = ε/(ε + Δ/2),   ε = Δ/(2W(x₀ e^{x₀ + s})),   x₀ = Δ/(2ε₀)
-    phase retrieval, one start:   s = (3 + Δ/4) log(u/(1 − u)) + (Δ/4)/(1 − u) + const,   ε = 2(1 − u),   u = m²
+    minimise ε(S) over γ(s):   linear student   γ* = ε/(ε + Δ/2),
+        ε = Δ/(2W(x₀ e^{x₀ + s})),   x₀ = Δ/(2ε₀)
+    phase retrieval, one start:   s = (3 + Δ/4) log(u/(1 − u)) + (Δ/4)/(1 − u) + const,
+        ε = 2(1 − u),   u = m²
 
-The linear rate falls as 1/s. Phase retrieval begins at random and keeps the rate of the escape until most starts have
-left; one schedule for all starts cannot be better than one for each. The committee takes its plateau at a high rate and
-pays for it with a higher risk on the way. The protocols are those of the limit; the exact chain says whether they win.
+The linear rate falls as 1/s. Phase retrieval begins at random and keeps the rate of the
+escape until most starts have left; one schedule for all starts cannot be better than
+one for each. The committee takes its plateau at a high rate and pays for it with a
+higher risk on the way. The protocols are those of the limit; the exact chain says
+whether they win.
 """
 
 from __future__ import annotations
@@ -42,19 +47,22 @@ CASES = {
 PROTOCOLS = ("optimum", "constant", "named")
 NAMED = ("cosine", "linear", "power", "inverse")
 NOISE = {"linear": 0.2, "phase retrieval": 0.5, "committee": 0.01}
-EXACT, RATE = (
-    1e-3,
-    0.1,
-)  # of the linear student: its risk, and the rms of its rate, relative to the closed forms
+# of the linear student: its risk, and the rms of its rate, relative to closed forms
+EXACT = 1e-3
+RATE = 0.1
 GAIN = 0.5  # the risk of the erf committee, of that of the best constant, at most
 
 
 @figure(
     "optimal-schedules",
-    "optimal learning rates, and their risk against that of the best constant, in the limit and at finite d",
+    "optimal learning rates, and their risk against that of the best constant, in the"
+    " limit and at finite d",
     quick={"pieces": 4, "restarts": 1, "seeds": 16, "dim": 300},
     fixed={
-        "target": "closed forms are known for z1 and z1**2, and a committee learns one of its own kind"
+        "target": (
+            "closed forms are known for z1 and z1**2, and a committee learns one of its"
+            " own kind"
+        )
     },
     group="escape",
     papers=("saad1995", "arnaboldi2023escaping"),
@@ -69,7 +77,8 @@ def optimal_schedules(
     activation: str = "erf",
     geometry: str = "projected",
 ) -> Finding:
-    """`optimise` for three tasks, and its contest with the best constant and the best named schedule.
+    """`optimise` for three tasks, and its contest with the best constant and the best
+    named schedule.
 
     ``activation`` is that of the committee, ``geometry`` that of phase retrieval.
     """
@@ -156,7 +165,9 @@ def _linear(s: np.ndarray) -> np.ndarray:
 
 
 def _bound(case: str, start: tl.Overlaps) -> float:
-    """What no schedule goes below: closed forms, for phase retrieval with a schedule for each start."""
+    """What no schedule goes below: closed forms, for phase retrieval with a schedule
+    for each start.
+    """
     if case == "linear":
         return float(_linear(np.array(CASES[case])))
     if case == "committee":
@@ -191,9 +202,11 @@ def _verdict(data: xr.Dataset, activation: str) -> Verdict:
     ]
     bounds = {
         "phase retrieval": (1.0, "a schedule for each start and the best constant"),
-        "committee": (GAIN, "0 and half the constant's")
-        if activation == "erf"
-        else (1.0, "0 and the best constant"),
+        "committee": (
+            (GAIN, "0 and half the constant's")
+            if activation == "erf"
+            else (1.0, "0 and the best constant")
+        ),
     }
     for case, (share, what) in bounds.items():
         best, constant = (
@@ -202,7 +215,8 @@ def _verdict(data: xr.Dataset, activation: str) -> Verdict:
         checks.append(
             holds(
                 float(data.bound.sel(case=case)) <= best <= constant * share,
-                f"{case}: risk {best:.3g}, {best / constant:.2f} of the best constant's, expected between {what}",
+                f"{case}: risk {best:.3g}, {best / constant:.2f} of the best"
+                f" constant's, expected between {what}",
             )
         )
     for case in CASES:
@@ -214,7 +228,8 @@ def _verdict(data: xr.Dataset, activation: str) -> Verdict:
         )
         checks.append(_won(data.sel(case=case, rival="constant"), case))
     named = ", ".join(
-        f"{case}: {float(row.gain):.2g} ± {float(row.gain_error):.1g} ({NAMED[int(row.word)]})"
+        f"{case}: {float(row.gain):.2g} ± {float(row.gain_error):.1g}"
+        f" ({NAMED[int(row.word)]})"
         for case, row in ((case, data.sel(case=case, rival="named")) for case in CASES)
     )
     return verdict(
@@ -226,7 +241,10 @@ def _verdict(data: xr.Dataset, activation: str) -> Verdict:
 
 def _won(row: xr.Dataset, case: str) -> Check:
     """Whether the optimum still wins at finite d, by differences run by run."""
-    text = f"{case} at finite d: gain on the best constant {float(row.gain):.3g} ± {float(row.gain_error):.2g}"
+    text = (
+        f"{case} at finite d: gain on the best constant {float(row.gain):.3g} ±"
+        f" {float(row.gain_error):.2g}"
+    )
     outcome = int(row.won)
     if outcome == 0:
         return unknown(f"{text}, within the tolerance")
@@ -289,6 +307,7 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         drawn,
         data,
-        "lines: the limit; points at the end: the exact chain (bars: two standard errors)",
+        "lines: the limit; points at the end: the exact chain (bars: two standard"
+        " errors)",
     )
     return drawn

@@ -1,10 +1,13 @@
-"""Cosines in motion: the neurons of a committee in the plane of two teachers, and the measure of infinitely many.
+"""Cosines in motion: the neurons of a committee in the plane of two teachers, and the
+measure of infinitely many.
 
     cosine_jr = M_jr / (Q_jj P_rr)^½ ∈ [−1, 1]
 
-Left: cosines with two teachers (k = 2) of SGD and of its ODE from one start; a neuron that has found its teacher sits
-at (1, 0) or (0, 1). Right: the histogram of the cosine of particles with one teacher under the mean field, with the
-neurons of a finite network, followed by its own ODE, on top; as the risk falls (insets), mass piles up at ±1.
+Left: cosines with two teachers (k = 2) of SGD and of its ODE from one start; a neuron
+that has found its teacher sits at (1, 0) or (0, 1). Right: the histogram of the cosine
+of particles with one teacher under the mean field, with the neurons of a finite
+network, followed by its own ODE, on top; as the risk falls (insets), mass piles up at
+±1.
 """
 
 from __future__ import annotations
@@ -51,7 +54,9 @@ LEAST = 3 * (
     "student–teacher cosines (k = 2) and the distribution of cosines (k = 1), moving",
     quick={"dim": 200, "width": 4, "neurons": 64, "particles": 5000, "frames": 12},
     fixed={
-        "target": "cosines are those with the neurons of teachers of the students' own kind"
+        "target": (
+            "cosines are those with the neurons of teachers of the students' own kind"
+        )
     },
     group="mean-field",
     moves=True,
@@ -71,7 +76,9 @@ def overlap_animation(
     field_activation: str = "square",
     geometry: str = "free",
 ) -> Finding:
-    """Four panels of each are drawn, above of ``activation``, below of the other; the animation shows all frames."""
+    """Four panels of each are drawn, above of ``activation``, below of the other; the
+    animation shows all frames.
+    """
     above = committee(activation, 2, width), online(lr, geometry)
     below = committee(field_activation, 1, neurons), tl.SGD(lr=FLOW, geometry=geometry)
     plane = part("plane", partial(_plane, *above, dim, frames, scatter_time, seed))
@@ -86,10 +93,15 @@ def overlap_animation(
 
 
 def _verdict(data: xr.Dataset, scale: float, piling: bool) -> Verdict:
-    """``piling`` is said of cosines of squares alone: how fast those of others gather is not known."""
+    """``piling`` is said of cosines of squares alone: how fast those of others gather
+    is not known.
+    """
     largest = float(data.deviation)
     size = 1.0  # overlaps with teachers of norm one
-    text = f"largest deviation of an overlap {largest:.4f}, at most {TIMES:g} √(γ/(pd)) = {TIMES * scale:.4f} claimed"
+    text = (
+        f"largest deviation of an overlap {largest:.4f}, at most {TIMES:g} √(γ/(pd)) ="
+        f" {TIMES * scale:.4f} claimed"
+    )
     first = (
         holds(largest <= TIMES * scale, text)
         if TIMES * scale <= 0.2 * size
@@ -103,14 +115,21 @@ def _verdict(data: xr.Dataset, scale: float, piling: bool) -> Verdict:
     start, end = (float(data.ends[i]) for i in (0, -1))
     checks, note = [first, law], f"At the start {start:.0%} of the mass lies there"
     if piling:
-        told = f"{end:.0%} of the mass lies beyond ±{AT_ENDS:g} at the end, at least {LEAST:.0%} expected"
+        told = (
+            f"{end:.0%} of the mass lies beyond ±{AT_ENDS:g} at the end, at least"
+            f" {LEAST:.0%} expected"
+        )
         checks.append(holds(end >= LEAST > start, told))
         return verdict(
-            "SGD follows its ODE, a finite network the mean field, and cosines pile up at ±1",
+            "SGD follows its ODE, a finite network the mean field, and cosines pile up"
+            " at ±1",
             checks,
             note,
         )
-    note = f"Beyond ±{AT_ENDS:g} lies {start:.0%} of the mass at the start, and {end:.0%} at the end"
+    note = (
+        f"Beyond ±{AT_ENDS:g} lies {start:.0%} of the mass at the start, and {end:.0%}"
+        " at the end"
+    )
     return verdict(
         "SGD follows its ODE, and a finite network the mean field", checks, note
     )

@@ -1,12 +1,16 @@
-"""How many passes are still online? Small batches from n = α d samples, pass after pass, against the ODE of fresh ones.
+"""How many passes are still online? Small batches from n = α d samples, pass after
+pass, against the ODE of fresh ones.
 
-    lr = γ/d:   a visit moves the weights by γ g z/(p d), and the next one comes after α d others
+    lr = γ/d:   a visit moves the weights by γ g z/(p d),
+        and the next one comes after α d others
 
-In the first pass every sample is new. What a visit leaves in the weights fades at the rate of learning, so that with
-many samples a second visit finds hardly anything of the first, and passes stay online; with few it meets itself at
-once, and the risk on the samples parts from that on all inputs. The theory of the few is the limit of small batches,
-DMFT at batches of d/8 and d/16 and one step of Richardson. Dashed: the best possible with as many samples, all fresh; a
-set of α d samples cannot end below its value at α.
+In the first pass every sample is new. What a visit leaves in the weights fades at the
+rate of learning, so that with many samples a second visit finds hardly anything of the
+first, and passes stay online; with few it meets itself at once, and the risk on the
+samples parts from that on all inputs. The theory of the few is the limit of small
+batches, DMFT at batches of d/8 and d/16 and one step of Richardson. Dashed: the best
+possible with as many samples, all fresh; a set of α d samples cannot end below its
+value at α.
 """
 
 from __future__ import annotations
@@ -35,7 +39,8 @@ OFF = 0.05  # a run is no longer online where its excess risk is off by this par
 
 @figure(
     "passes",
-    "how many passes are still online? small batches from α d samples, α from 1 to 64, against the ODE of fresh ones",
+    "how many passes are still online? small batches from α d samples, α from 1 to 64,"
+    " against the ODE of fresh ones",
     quick={"dim": 60, "seeds": 32, "passes": 3, "tolerance": 2e-2, "log2_points": 11},
     group="giant-steps",
 )
@@ -56,7 +61,9 @@ def passes(
     tolerance: float = 6e-3,
     log2_points: int = 13,
 ) -> Finding:
-    """Excess risk after every pass, and its deviation from the ODE, for each α; small-batch DMFT for some."""
+    """Excess risk after every pass, and its deviation from the ODE, for each α;
+    small-batch DMFT for some.
+    """
     positive_integer("seeds", seeds, 2)
     positive_integer("passes", passes, 2)
     for alpha in alphas:
@@ -128,7 +135,9 @@ def _runs(
     seeds: int,
     seed: int,
 ) -> dict[str, np.ndarray]:
-    """Risks after every pass through α d samples, with their errors, and the excess risk of fresh ones."""
+    """Risks after every pass through α d samples, with their errors, and the excess
+    risk of fresh ones.
+    """
     algorithm, passed = (
         fresh.replace(dataset=alpha * tl.d, sampling=sampling),
         np.arange(passes + 1),
@@ -143,9 +152,11 @@ def _runs(
         seed=seed,
     )
     found = {
-        "online": tl.solve(
-            problem, fresh, tl.ODE(), start, time=run.time.values
-        ).excess_risk.values[0]
+        "online": (
+            tl.solve(
+                problem, fresh, tl.ODE(), start, time=run.time.values
+            ).excess_risk.values[0]
+        )
     }
     for name in ("excess_risk", "train_risk"):
         values = run[name].values
@@ -164,7 +175,9 @@ def _small_batches(
     tolerance: float,
     log2_points: int,
 ) -> dict[str, np.ndarray]:
-    """DMFT at batches of d/8 and d/16, extrapolated to none: risks after every pass, with their errors."""
+    """DMFT at batches of d/8 and d/16, extrapolated to none: risks after every pass,
+    with their errors.
+    """
     runs = []
     for parts in (8, 16):
         share = 1 / parts
@@ -191,7 +204,9 @@ def _small_batches(
 
 
 def online_passes(data: xr.Dataset) -> np.ndarray:
-    """For each α the number of passes whose excess risk is within `OFF` of the ODE's, up to the errors."""
+    """For each α the number of passes whose excess risk is within `OFF` of the ODE's,
+    up to the errors.
+    """
     gap = np.abs(data.excess_risk - data.online) - 2 * data.excess_risk_error
     off = (gap > OFF * data.online).values
     return np.where(off.any(1), np.argmax(off, axis=1) - 1, data.sizes["passed"] - 1)
@@ -219,7 +234,10 @@ def _verdict(data: xr.Dataset, noise: float, seeds: int, dim: int) -> Verdict:
         ),
     ]
     excess = abs(gap[few, -1]) - finite - limit_of(1, seeds - 1) * error[few, -1]
-    told_ = f"at α = {data.alpha.values[few]:g} the last pass is off by {gap[few, -1]:.3f} ± {error[few, -1]:.3f}"
+    told_ = (
+        f"at α = {data.alpha.values[few]:g} the last pass is off by {gap[few, -1]:.3f}"
+        f" ± {error[few, -1]:.3f}"
+    )
     checks.append(
         holds(True, told_)
         if excess > 0
@@ -248,7 +266,10 @@ def _verdict(data: xr.Dataset, noise: float, seeds: int, dim: int) -> Verdict:
         f"{a:g}: {n}"
         for a, n in zip(data.alpha.values, online_passes(data), strict=True)
     )
-    note = f"Passes within {OFF:.0%} of the ODE, of {data.sizes['passed'] - 1}, by α: {counts}; label noise {noise:g}"
+    note = (
+        f"Passes within {OFF:.0%} of the ODE, of {data.sizes['passed'] - 1}, by α:"
+        f" {counts}; label noise {noise:g}"
+    )
     return verdict("few samples are online for one pass, many for all", checks, note)
 
 
@@ -310,6 +331,7 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         drawn,
         data,
-        f"lr = {chosen.gamma:g}/d, batch 1{steps}; points: runs at d = {chosen.dim}; lines: small-batch DMFT",
+        f"lr = {chosen.gamma:g}/d, batch 1{steps}; points: runs at d = {chosen.dim};"
+        " lines: small-batch DMFT",
     )
     return drawn

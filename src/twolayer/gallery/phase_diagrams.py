@@ -1,9 +1,12 @@
-"""Phase diagrams of SGD, correlation loss and spherical SGD for ℓ = 2, 3, 4, with measured points.
+"""Phase diagrams of SGD, correlation loss and spherical SGD for ℓ = 2, 3, 4, with
+measured points.
 
-    learning rate γ0 d^(−δ), batch n0 d^μ, T ~ d^θ;   θ = ℓ/2 − 1 + δ in the learning region
+    learning rate γ0 d^(−δ), batch n0 d^μ, T ~ d^θ;
+        θ = ℓ/2 − 1 + δ in the learning region, ℓ ≥ 2
 
-Each point is a measurement of the exact chain at several dimensions: the median over runs of the first step with
-|m| ≥ 1/2, from |m_0| = d^{−1/2}, and the exponent fitted to it. Crosses: no run recovered.
+Each point is a measurement of the exact chain at several dimensions: the median over
+runs of the first step with |m| ≥ 1/2, from |m_0| = d^{−1/2}, and the exponent fitted to
+it. Crosses: no run recovered.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from twolayer.gallery.shared.batching import (
     ALGORITHMS,
     SHARE,
     batch_of,
+    fit_of,
     hermite,
     law,
     recovered,
@@ -37,12 +41,14 @@ QUIET, LOUD = (
 )  # ratio of noise to drift where learning is expected, and where it is not
 MOST = 2.0**52  # samples in a batch
 SMALL = 64  # smallest dimension, and a quarter of the least largest one
-FAR = 100_000_000  # dimension at which fluctuations no longer learn what the drift does not
+# dimension at which fluctuations no longer learn what the drift does not
+FAR = 100_000_000
 
 
 @figure(
     "phase-diagrams",
-    "the (μ, δ) and (μ, θ) planes of three algorithms for ℓ = 2, 3, 4, with measured exponents",
+    "the (μ, δ) and (μ, θ) planes of three algorithms for ℓ = 2, 3, 4, with measured"
+    " exponents",
     quick={"seeds": 8, "steps": 100, "last": 10_000, "batch_sums": "gaussian"},
     fixed={
         "target": "h_ℓ(z1), set by ells",
@@ -61,7 +67,8 @@ def phase_diagrams(
     last: int = 1_000_000,
     batch_sums: str = "auto",
 ) -> Finding:
-    """Measure four or five points of each diagram; ``steps`` bounds the predicted T at the largest dimension.
+    """Measure four or five points of each diagram; ``steps`` bounds the predicted T at
+    the largest dimension.
 
     Gaussian batch sums are compiled once for all batch sizes, exact ones once for each.
     """
@@ -92,7 +99,10 @@ def phase_diagrams(
     data = xr.Dataset(
         {c: ("point", [row[i] for row in rows]) for i, c in enumerate(columns)}
     )
-    task = "target h_ℓ(z1)   student h_ℓ, p = 1, a = 1   fresh batches n0 d^μ, lr = γ0 d^(−δ)"
+    task = (
+        "target h_ℓ(z1)   student h_ℓ, p = 1, a = 1   fresh batches n0 d^μ, lr = γ0"
+        " d^(−δ)"
+    )
     return Finding(data, _verdict(data), task)
 
 
@@ -162,7 +172,9 @@ def _measure(
 
 
 def _largest(algorithm: tl.SGD, dim: int) -> float:
-    """The dimension, or the largest at which the batch is still counted exactly in double precision."""
+    """The dimension, or the largest at which the batch is still counted exactly in
+    double precision.
+    """
     return min(float(dim), (MOST / algorithm.batch.coefficient) ** (1 / algorithm.mu))
 
 
@@ -170,7 +182,7 @@ def _row(
     ell: int, name: str, diagram: tl.PhaseDiagram, run: tl.single_index.WeakRecovery
 ) -> list[object]:
     point = diagram.at(run.mu, run.delta)
-    fit = run.fit()
+    fit = fit_of(run)
     theta, error = (np.nan, np.nan) if fit is None else (fit.slope, fit.error)
     expected = np.nan if point.theta is None else point.theta
     return [
@@ -194,10 +206,12 @@ def _verdict(data: xr.Dataset) -> Verdict:
     checks = [
         holds(
             same.all(),
-            f"{int(same.sum())} of {data.sizes['point']} points learn or not as predicted, all expected",
+            f"{int(same.sum())} of {data.sizes['point']} points learn or not as"
+            " predicted, all expected",
         ),
         largest(
-            f"θ − predicted θ at the {known.sizes['point']} points that learn, {RESOLUTION:g} resolved",
+            f"θ − predicted θ at the {known.sizes['point']} points that learn,"
+            f" {RESOLUTION:g} resolved",
             gap,
             known.error,
             allowance=SHARE + known.resolution,
@@ -205,8 +219,9 @@ def _verdict(data: xr.Dataset) -> Verdict:
         ),
     ]
     note = (
-        f"Measured − predicted θ is {float(gap.mean()):+.3f} on average and {float(np.abs(gap).max()):.3f} at most "
-        f"(median error {float(known.error.median()):.3f})"
+        f"Measured − predicted θ is {float(gap.mean()):+.3f} on average and"
+        f" {float(np.abs(gap).max()):.3f} at most (median error"
+        f" {float(known.error.median()):.3f})"
     )
     return verdict(
         "the exact chain learns where and as fast as the diagrams say", checks, note
@@ -214,7 +229,9 @@ def _verdict(data: xr.Dataset) -> Verdict:
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """A row for each ℓ: the (μ, δ) plane of each algorithm, then the (μ, θ) plane with all their points."""
+    """A row for each ℓ: the (μ, δ) plane of each algorithm, then the (μ, θ) plane with
+    all their points.
+    """
     from twolayer.analysis.phases import phase_diagram
     from twolayer.plot.phases import add_legend, draw_phases
 
@@ -246,7 +263,8 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         figure,
         data,
-        r"Regions: predicted. Numbers: measured exponents $\theta$ of the steps, predicted in brackets",
+        r"Regions: predicted. Numbers: measured exponents $\theta$ of the steps,"
+        r" predicted in brackets",
     )
     return figure
 

@@ -1,16 +1,24 @@
-"""How long a committee stays on its plateau, against the number of distinct variances of the inputs.
+"""How long a committee stays on its plateau, against the number of distinct variances
+of the inputs.
 
-    variances s_i on fractions w_i of the directions, Σ_i w_i s_i = 1, Σ_i w_i s_i² = 1 + v², target spread evenly:
-    M⁽ⁱ⁾ = w_i M,  Q⁽ⁱ⁾ = w_i Q  is a fixed point of the blocks where M, Q is one of N(0, I): s_i is in front of all
-    κ = κ₀ Σ_i w_i s_i² = κ₀ (1 + v²),    κ₀ = (2/π) (2p − 1)^(−1/2) (2p + 1)^(−3/2),    T = log(level/ε)/κ
+    variances s_i on fractions w_i of the directions, Σ_i w_i s_i = 1, Σ_i w_i s_i²
+        = 1 + v², target spread evenly:
+    M⁽ⁱ⁾ = w_i M,  Q⁽ⁱ⁾ = w_i Q
+        is a fixed point of the blocks where M, Q is one of N(0, I):
+            s_i is in front of all
+    κ = κ₀ Σ_i w_i s_i² = κ₀ (1 + v²),    κ₀ = (2/π) (2p − 1)^(−1/2) (2p + 1)^(−3/2),
+        T = log(level/ε)/κ
 
-On the plateau of gradient flow M_jr = 1/√(p(2p − 1)), and all neurons coincide. What tells them apart is δM with
-vanishing sums over rows and columns. In the equation of a block, dM⁽ⁱ⁾/dt = s_i (H_λ M⁽ⁱ⁾ + H_* P⁽ⁱ⁾), it changes H_*
-alone, H_λ annihilates it, and H sees the fields δM = Σ_l s_l δM⁽ˡ⁾. So dδM⁽ⁱ⁾/dt = κ₀ s_i w_i δM, and after multiplying
-by s_i and summing dδM/dt = κ₀ Σ_i w_i s_i² δM: how many distinct values there are plays no part.
+On the plateau of gradient flow M_jr = 1/√(p(2p − 1)), and all neurons coincide. What
+tells them apart is δM with vanishing sums over rows and columns. In the equation of a
+block, dM⁽ⁱ⁾/dt = s_i (H_λ M⁽ⁱ⁾ + H_* P⁽ⁱ⁾), it changes H_* alone, H_λ annihilates it,
+and H sees the fields δM = Σ_l s_l δM⁽ˡ⁾. So dδM⁽ⁱ⁾/dt = κ₀ s_i w_i δM, and after
+multiplying by s_i and summing dδM/dt = κ₀ Σ_i w_i s_i² δM: how many distinct values
+there are plays no part.
 
-Predicted without a fit is the time that δM takes from ε to a level, for runs that begin on the plateau. Runs from small
-overlaps reach it late, if ever: for N(0, I) the slope of their length in log ε is 4 to 20 % off 1/κ₀ (`OFF`).
+Predicted without a fit is the time that δM takes from ε to a level, for runs that begin
+on the plateau. Runs from small overlaps reach it late, if ever: for N(0, I) the slope
+of their length in log ε is 4 to 20 % off 1/κ₀ (`OFF`).
 """
 
 from __future__ import annotations
@@ -29,16 +37,17 @@ p = 2
 M = 1 / np.sqrt(p * (2 * p - 1))
 RATE = 2 / np.pi * (2 * p - 1) ** -0.5 * (2 * p + 1) ** -1.5
 LEVEL = 0.05  # of |M_11 − M_12|, an eighth of M: the linear phase
-ON, OFF = (
-    0.03,
-    0.2,
-)  # parts of the length: from the plateau (γ > 0 shifts κ by 1 %, the level as much), and from elsewhere
+# parts of the length: from the plateau (γ > 0 shifts κ by 1 %, the level as much), and
+# from elsewhere
+ON = 0.03
+OFF = 0.2
 SAME = 0.02  # between numbers of distinct values
 
 
 @figure(
     "plateau-spectrum",
-    "length of the plateau of a committee against the number and the spread of distinct variances",
+    "length of the plateau of a committee against the number and the spread of distinct"
+    " variances",
     quick={"counts": (2, 5), "spreads": (0.25, 0.45)},
     fixed={
         "target": "the rate of escape is a closed formula of erf committees",
@@ -56,7 +65,9 @@ def plateau_spectrum(
     time: float = 300.0,
     asymmetry: float = 1e-3,
 ) -> Finding:
-    """Two erf neurons learn two, from overlaps that tell them apart by a thousandth; nothing here is random."""
+    """Two erf neurons learn two, from overlaps that tell them apart by a thousandth;
+    nothing here is random.
+    """
     one, path = _lengths(1, 0.0, gamma, time, asymmetry)
     lengths, paths = np.zeros((len(spreads), len(counts), 2)), {1: path}
     for i, spread in enumerate(spreads):
@@ -106,9 +117,15 @@ def plateau_spectrum(
                 1 + SAME,
             )
         )
-    claim = "a spectrum shortens the plateau by Σ w s² = 1 + v², whatever the number of its distinct values"
+    claim = (
+        "a spectrum shortens the plateau by Σ w s² = 1 + v², whatever the number of its"
+        " distinct values"
+    )
     task = task_of(_problem(1, 0.0)[0], tl.SGD(gamma / tl.d))
-    note = f"one variance: {one[0]:.1f} from the plateau, {np.log(LEVEL / asymmetry) / RATE:.1f} predicted"
+    note = (
+        f"one variance: {one[0]:.1f} from the plateau,"
+        f" {np.log(LEVEL / asymmetry) / RATE:.1f} predicted"
+    )
     return Finding(
         data, verdict(claim, checks, f"{note}, {one[1]:.1f} from small overlaps"), task
     )
@@ -119,15 +136,20 @@ def _problem(count: int, spread: float) -> tuple[tl.Problem, np.ndarray]:
     w = np.arange(count, 0, -1) / (count * (count + 1) / 2)
     x = np.arange(count) - w @ np.arange(count)
     values = 1 + spread * x / (np.sqrt(w @ x**2) if count > 1 else 1.0)
-    return tl.Problem(
-        tl.Teacher("erf", p), "erf", width=p, inputs=tl.Inputs.blocks(values, w)
-    ), w
+    return (
+        tl.Problem(
+            tl.Teacher("erf", p), "erf", width=p, inputs=tl.Inputs.blocks(values, w)
+        ),
+        w,
+    )
 
 
 def _lengths(
     count: int, spread: float, gamma: float, time: float, asymmetry: float
 ) -> tuple[np.ndarray, xr.Dataset]:
-    """When |M_11 − M_12| of the fields passes the level, from the plateau and from small overlaps, and the risk."""
+    """When |M_11 − M_12| of the fields passes the level, from the plateau and from
+    small overlaps, and the risk.
+    """
 
     def compute() -> dict[str, np.ndarray]:
         problem, w = _problem(count, spread)
@@ -172,7 +194,9 @@ def _passed(t: np.ndarray, apart: np.ndarray) -> float:
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """Risks along the plateau, and its length against the number of distinct variances."""
+    """Risks along the plateau, and its length against the number of distinct
+    variances.
+    """
     from twolayer.plot.style import COLOURS, DIRECTIONS
 
     figure, (left, right) = sheet(2, width=4.6, height=3.7)

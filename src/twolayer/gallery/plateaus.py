@@ -1,11 +1,16 @@
-"""Where runs stall: saddles that a run passes, how long it stays, and the rate beyond which nothing is stable.
+"""Where runs stall: saddles that a run passes, how long it stays, and the rate beyond
+which nothing is stable.
 
-    F(x*) = 0,   κ = largest growth rate of ∂F/∂x at x*:      a plateau lasts   t = log(d)/(2κ) + const
-    C = Q − M − Mᵀ + P:   dC/dt = −(JC + CJ)/N + (γ/N³) K:C,      unstable for   γ > γ_c = N²/μ
+    F(x*) = 0,   κ = largest growth rate of ∂F/∂x at x*:      a plateau lasts
+        t = log(d)/(2κ) + const
+    C = Q − M − Mᵀ + P:   dC/dt = −(JC + CJ)/N + (γ/N³) K:C,      unstable for
+        γ > γ_c = N²/μ
 
-Left: a run from saddle to saddle. Middle: first passages of the exact chain from random starts, with slopes 1/(2κ) of
-the saddles found. Runs of the committee leave before they have come close to theirs, whose other eigenvalues are small:
-the slope is above 1/(2κ) by up to a quarter. Right: γ_c of erf committees against the sign of the linearised limit.
+Left: a run from saddle to saddle. Middle: first passages of the exact chain from random
+starts, with slopes 1/(2κ) of the saddles found. Runs of the committee leave before they
+have come close to theirs, whose other eigenvalues are small: the slope is above 1/(2κ)
+by up to a quarter. Right: γ_c of erf committees against the sign of the linearised
+limit.
 """
 
 from __future__ import annotations
@@ -47,7 +52,8 @@ FAR = 0.4  # of a time: deviations that must be seen
 
 @figure(
     "plateaus",
-    "a run with its plateaus, their length against d with the law log(d)/(2κ), and the critical rate against width",
+    "a run with its plateaus, their length against d with the law log(d)/(2κ), and the"
+    " critical rate against width",
     quick={
         "dims": (200, 600, 2000),
         "slow_dims": (50, 200, 800),
@@ -56,7 +62,10 @@ FAR = 0.4  # of a time: deviations that must be seen
         "widths": (1, 2, 3),
     },
     fixed={
-        "target": "each panel has the target whose saddles are known: He2, z1**2, and committees' own teachers"
+        "target": (
+            "each panel has the target whose saddles are known: He2, z1**2, and"
+            " committees' own teachers"
+        )
     },
     group="escape",
     papers=("saad1995", "arnaboldi2023escaping"),
@@ -73,10 +82,11 @@ def plateaus(
     rate: float = 2.0,
     geometry: str = "projected",
 ) -> Finding:
-    """Plateaus of the limit, first passages of the chain, and eigenvalues at perfect learning.
+    """Plateaus of the limit, first passages of the chain, and eigenvalues at perfect
+    learning.
 
-    ``activation`` is that of the committees, of which the two neurons learn at lr = ``rate``/d; ``geometry`` is that of
-    the students of He2 and of phase retrieval.
+    ``activation`` is that of the committees, of which the two neurons learn at lr =
+    ``rate``/d; ``geometry`` is that of the students of He2 and of phase retrieval.
     """
     fast, slow = (
         (phase_retrieval(), on_sphere(RATE, geometry)),
@@ -119,12 +129,17 @@ def plateaus(
     data = data.assign_coords(width=list(widths))
     for key in ("formula", "linearised"):
         data[key] = "width", [float(row[key]) for row in critical]
-    asked = f"He2 students ({geometry}) of He2(z1) + He2(z2)/4 and of z1²; {activation} committees; batch 1, lr = γ/d"
+    asked = (
+        f"He2 students ({geometry}) of He2(z1) + He2(z2)/4 and of z1²; {activation}"
+        " committees; batch 1, lr = γ/d"
+    )
     return Finding(data, _verdict(data, seeds, slow_seeds, activation), asked)
 
 
 def _run(geometry: str) -> Variables:
-    """Two neurons, each of the strength of a direction, from nearly nothing: first one learns, then the other."""
+    """Two neurons, each of the strength of a direction, from nearly nothing: first one
+    learns, then the other.
+    """
     problem = tl.Problem(
         f"He2(z1) + {WEAK}*He2(z2)", "He2", width=2, second_layer=[2 * STRONG, 2 * WEAK]
     )
@@ -161,12 +176,15 @@ def _slow(problem: tl.Problem, algorithm: tl.SGD) -> Variables:
 
 
 def _fast(problem: tl.Problem, algorithm: tl.SGD) -> Variables:
-    """The same of phase retrieval, with the constant of random starts, sampling noise included."""
+    """The same of phase retrieval, with the constant of random starts, sampling noise
+    included.
+    """
     start = tl.Overlaps([[1.0]], [[1e-4]], dim=10**8)
     run = tl.solve(problem, algorithm, tl.ODE(), start, time=6, save=400)
     (one,) = tl.stability.plateaus(problem, algorithm, run)
     kappa = one.point.rate
-    # m of a random start and of the noise on the way is N(0, (1 + s)/d), and E log|N(0, 1)| = −(γ_E + log 2)/2
+    # m of a random start and of the noise on the way is N(0, (1 + s)/d), and E log|N(0,
+    # 1)| = −(γ_E + log 2)/2
     s = growth(problem, RATE)[1]
     shift = (np.euler_gamma + np.log(2) - np.log1p(s)) / (2 * kappa)
     known = {
@@ -211,7 +229,9 @@ def _passages(
 
 
 def _critical(problem: tl.Problem) -> Variables:
-    """γ_c of the formula, and where the largest growth rate at perfect learning passes zero."""
+    """γ_c of the formula, and where the largest growth rate at perfect learning passes
+    zero.
+    """
     law, at = tl.critical_lr(problem), tl.stability.perfect_point(problem)
     low, high = (
         tl.fixed_points(problem, tl.SGD(law * (1 + x)), at)[0].rate
@@ -237,7 +257,8 @@ def _verdict(data: xr.Dataset, seeds: int, slow_seeds: int, activation: str) -> 
     checks = [
         holds(
             data.sizes["plateau"] == 2 and int(data.in_order) == 1,
-            f"the run passes {data.sizes['plateau']} saddles, 2 expected, and learns in the order of the leap chain",
+            f"the run passes {data.sizes['plateau']} saddles, 2 expected, and learns in"
+            " the order of the leap chain",
         ),
         between(
             "phase retrieval: κ of the saddle",
@@ -261,21 +282,25 @@ def _verdict(data: xr.Dataset, seeds: int, slow_seeds: int, activation: str) -> 
             resolution=1.0,
             freedom=seeds - 1,
         ),
-        near(
-            "committee: slope against log d times 2κ",
-            slow[0],
-            (1.0, SLOW),
-            slow[1],
-            resolution=1.5,
-            freedom=slow_seeds - 1,
-        )
-        if activation == "erf"
-        else unknown(
-            f"committee: slope against log d times 2κ {slow[0]:.3f} ± {slow[1]:.3f}, 1 expected for d → ∞"
+        (
+            near(
+                "committee: slope against log d times 2κ",
+                slow[0],
+                (1.0, SLOW),
+                slow[1],
+                resolution=1.5,
+                freedom=slow_seeds - 1,
+            )
+            if activation == "erf"
+            else unknown(
+                f"committee: slope against log d times 2κ {slow[0]:.3f} ±"
+                f" {slow[1]:.3f}, 1 expected for d → ∞"
+            )
         ),
         holds(
             float(max(data.fast_lost.max(), data.slow_lost.max())) == 0,
-            f"all runs leave: {float(data.fast_lost.max()):g} and {float(data.slow_lost.max()):g} of them do not",
+            f"all runs leave: {float(data.fast_lost.max()):g} and"
+            f" {float(data.slow_lost.max()):g} of them do not",
         ),
         between(
             "γ_c: largest deviation of the linearised limit from the formula",
@@ -294,7 +319,9 @@ def _verdict(data: xr.Dataset, seeds: int, slow_seeds: int, activation: str) -> 
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """The run, the lengths of two plateaus against d, and the critical rate against the width."""
+    """The run, the lengths of two plateaus against d, and the critical rate against the
+    width.
+    """
     from twolayer.plot.stability import SHADES
     from twolayer.plot.style import COLOURS, DIRECTIONS, GREY
 
@@ -392,6 +419,7 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         figure,
         data,
-        f"chain: {told(data).seeds} and {told(data).slow_seeds} runs from random starts (bars: 2 s.e.)",
+        f"chain: {told(data).seeds} and {told(data).slow_seeds} runs from random starts"
+        " (bars: 2 s.e.)",
     )
     return figure

@@ -1,19 +1,25 @@
 """Power-law inputs: the risk of a linear student decays as a power of the steps.
 
     λ_j ∝ j^(−a), a > 1, target spread evenly, lr = r/tr Σ, batch 1, w = 0:
-    C⁽ⁱ⁾' = [1 − 2 lr s_i + 2 lr² s_i²] C⁽ⁱ⁾ + lr² s_i d_i · 2 excess,    2 excess = Σ_i s_i C⁽ⁱ⁾    exactly
-    excess → λ_1/(2 d) · Γ(1 − 1/a)/a · c^(−(1 − 1/a))/(1 − κ),    c = 2 lr λ_1 n,    κ = Σ_j ½ lr λ_j/(1 − lr λ_j)
+    C⁽ⁱ⁾' = [1 − 2 lr s_i + 2 lr² s_i²] C⁽ⁱ⁾ + lr² s_i d_i · 2 excess,
+        2 excess = Σ_i s_i C⁽ⁱ⁾    exactly
+    excess → λ_1/(2 d) · Γ(1 − 1/a)/a · c^(−(1 − 1/a))/(1 − κ),    c = 2 lr λ_1 n,
+        κ = Σ_j ½ lr λ_j/(1 − lr λ_j)
 
-Solved for the risk, the recursion is 2 excess(n) = F(n) + Σ_{m<n} K(n − 1 − m) · 2 excess(m). F(n) = Σ_j λ_j q_jⁿ/d is
-the risk without the noise of samples, K(n) = lr² Σ_j λ_j² q_jⁿ, and q = 1 − 2 lr λ + 2 lr² λ². Late, F sees small λ
-alone, where qⁿ = e^(−2 lr λ n); as its sum is an integral in u = c j^(−a), it is the power above without its last
-factor. K falls as n^(−(2 − 1/a)), faster than F, with Σ_n K(n) = κ: samples multiply the risk by 1/(1 − κ) in the end
-and leave the exponent alone. κ is r/2 only where lr λ_1 is small, and at the top of a power law it is not.
+Solved for the risk, the recursion is 2 excess(n) = F(n) + Σ_{m<n} K(n − 1 − m) · 2
+excess(m). F(n) = Σ_j λ_j q_jⁿ/d is the risk without the noise of samples, K(n) = lr²
+Σ_j λ_j² q_jⁿ, and q = 1 − 2 lr λ + 2 lr² λ². Late, F sees small λ alone, where qⁿ =
+e^(−2 lr λ n); as its sum is an integral in u = c j^(−a), it is the power above without
+its last factor. K falls as n^(−(2 − 1/a)), faster than F, with Σ_n K(n) = κ: samples
+multiply the risk by 1/(1 − κ) in the end and leave the exponent alone. κ is r/2 only
+where lr λ_1 is small, and at the top of a power law it is not.
 
-What is left out: directions beyond d, a part (a/(a − 1)) d^(1−a)/(Γ(1 − 1/a) c^(−(1 − 1/a))) of the risk, 1 % here, and
-the memory of K, of relative order r c^(−(1 − 1/a)) and again some per cent. Blocks know no d, so that d may be 10⁶. The
-line is the recursion in blocks; points are means of the exact chain, over fewer steps. They have standard errors where
-E(1 − lr λ_1 x²)⁴ < 1, which is lr λ_1 < 0.38: beyond, the squared risk of single runs has no bounded mean.
+What is left out: directions beyond d, a part (a/(a − 1)) d^(1−a)/(Γ(1 − 1/a) c^(−(1 −
+1/a))) of the risk, 1 % here, and the memory of K, of relative order r c^(−(1 − 1/a))
+and again some per cent. Blocks know no d, so that d may be 10⁶. The line is the
+recursion in blocks; points are means of the exact chain, over fewer steps. They have
+standard errors where E(1 − lr λ_1 x²)⁴ < 1, which is lr λ_1 < 0.38: beyond, the squared
+risk of single runs has no bounded mean.
 """
 
 from __future__ import annotations
@@ -35,7 +41,9 @@ SLOPE, FACTOR = (
     0.05,
 )  # what the limit may be off: in the exponent, and of the risk
 WINDOW = 30  # the exponent is that over the last factor of this many steps
-RESOLUTION = 0.5  # of the risk: half of it, or half as much again, has to be seen in the mean of the chain
+# of the risk: half of it, or half as much again, has to be seen in the mean of the
+# chain
+RESOLUTION = 0.5
 
 
 @figure(
@@ -131,7 +139,10 @@ def power_law_risk(
         },
         {"exponent": list(exponents), "step": saved, "point": fine},
     )
-    claim = "the risk decays with the exponent 1 − 1/a of the inputs' spectrum, along the exact recursion"
+    claim = (
+        "the risk decays with the exponent 1 − 1/a of the inputs' spectrum, along the"
+        " exact recursion"
+    )
     first = (
         task_of(_task(exponents[0], dim)[0], algorithm)
         .replace(f"j^−{exponents[0]:g}", "j^−a")

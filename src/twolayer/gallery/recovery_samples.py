@@ -1,9 +1,10 @@
 """Probability of weak recovery below and above the critical number of samples.
 
-    α ≪ α_c(N, k): no recovery,    α ≫ α_c(N, k): recovery;    α = samples/N,   α_c = 1, log N, N^{k−2}
+    α ≪ α_c(N, k): no recovery,    α ≫ α_c(N, k): recovery;    α = samples/N,
+        α_c = 1, log N, N^{k−2}
 
-Judged at α = c α_c N^{∓1/4}, where c α_c N is what the flow takes from m = N^{−1/2}: as N grows the probability falls
-to 0 on one side and rises to 1 on the other.
+Judged at α = c α_c N^{∓1/4}, where c α_c N is what the flow takes from m = N^{−1/2}: as
+N grows the probability falls to 0 on one side and rises to 1 on the other.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from twolayer.gallery.shared.registry import Finding, figure
 from twolayer.numerics.arguments import Variables
 from twolayer.numerics.significance import LEVEL, limit_of
 from twolayer.numerics.statistics import wilson
+from twolayer.numerics.verdict import compare_ranges
 
 POWER = 0.25
 LOW, HIGH = 0.15, 0.6  # probabilities at the largest N that are low and high
@@ -38,11 +40,14 @@ RANGES = {1: 64, 2: 64, 3: 4, 4: 1}
 
 @figure(
     "recovery-samples",
-    "probability of finding the direction below and above the critical number of samples",
+    "probability of finding the direction below and above the critical number of"
+    " samples",
     quick={"dims": (20, 40), "seeds": 64},
     fixed={
         "target": "chosen by `exponents`: h_k is the task of information exponent k",
-        "activation": "chosen by `exponents`: h_k learns a target h_k, and has no other exponent",
+        "activation": (
+            "chosen by `exponents`: h_k learns a target h_k, and has no other exponent"
+        ),
     },
     group="recovery",
     papers=("benarous2021",),
@@ -55,7 +60,9 @@ def recovery_samples(
     seeds: int = 256,
     geometry: str = "spherical",
 ) -> Finding:
-    """First passages through η from random starts on the half sphere; dimensions are multiplied where k is small."""
+    """First passages through η from random starts on the half sphere; dimensions are
+    multiplied where k is small.
+    """
     require_exponents(exponents, geometry)
     rows = []
     for k in exponents:
@@ -95,17 +102,22 @@ def _weak(
     seed: int,
 ) -> Variables:
     """Samples until weak recovery."""
-    # what comes after weak recovery does not matter here: the levels are next to each other
+    # what comes after weak recovery does not matter here: the levels are next to each
+    # other
     levels = (LEVELS[0], LEVELS[0] + 1e-6)
     return {
-        "weak": tl.recovery(
-            problem, algorithm, dim, levels, samples=samples, seeds=seeds, seed=seed
-        ).weak
+        "weak": (
+            tl.recovery(
+                problem, algorithm, dim, levels, samples=samples, seeds=seeds, seed=seed
+            ).weak
+        )
     }
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """A panel for each exponent: the share of runs that have recovered, at several N."""
+    """A panel for each exponent: the share of runs that have recovered, at
+    several N.
+    """
     from twolayer.plot.style import DIRECTIONS, GREY
 
     exponents = told(data).exponents
@@ -166,16 +178,13 @@ def _verdict(data: xr.Dataset, exponents: tuple[int, ...]) -> Verdict:
             ("above", above, 1, HIGH),
         ):
             few = wilson(round(found[-1, 0] * runs), runs, level)
-            right, wrong = (
-                (few.high <= edge, few.low > edge)
-                if sign < 0
-                else (few.low >= edge, few.high < edge)
-            )
+            expected = {"most": edge} if sign < 0 else {"least": edge}
             checks.append(
                 Check(
-                    "agrees" if right else "differs" if wrong else "undecided",
-                    f"k = {k}, N = {last}: probability {few.value:.3f} ({few.low:.3f} to {few.high:.3f}) {side} the "
-                    f"critical number, {'at most' if sign < 0 else 'at least'} {edge:g} expected",
+                    compare_ranges(few.low, few.high, **expected),
+                    f"k = {k}, N = {last}: probability {few.value:.3f} ({few.low:.3f}"
+                    f" to {few.high:.3f}) {side} the critical number,"
+                    f" {'at most' if sign < 0 else 'at least'} {edge:g} expected",
                 )
             )
             # probabilities move apart with N, if they have not arrived already

@@ -1,9 +1,11 @@
-"""Samples until weak recovery against the dimension, and the share of them that the descent takes.
+"""Samples until weak recovery against the dimension, and the share of them that the
+descent takes.
 
     τ_η ~ N (k = 1),  N log N (k = 2),  N^{k−1} (k ≥ 3)
     descent/search ~ 1/log N (k = 2),  N^{−(k−2)/2} (k ≥ 3, one step size for both)
 
-Medians over random starts on the half sphere. For k = 2 the exponents are those of τ/log N and of ratio · log N.
+Medians over random starts on the half sphere. For k = 2 the exponents are those of
+τ/log N and of ratio · log N.
 """
 
 from __future__ import annotations
@@ -42,11 +44,14 @@ ALLOWANCE = 0.05  # of the exponent, relative: finite sizes
 
 @figure(
     "recovery-times",
-    "samples until a direction is found against the dimension, and the share spent on learning it",
+    "samples until a direction is found against the dimension, and the share spent on"
+    " learning it",
     quick={"largest": 400, "seeds": 16},
     fixed={
         "target": "chosen by `exponents`: h_k is the task of information exponent k",
-        "activation": "chosen by `exponents`: h_k learns a target h_k, and has no other exponent",
+        "activation": (
+            "chosen by `exponents`: h_k learns a target h_k, and has no other exponent"
+        ),
     },
     group="recovery",
     papers=("benarous2021",),
@@ -59,7 +64,9 @@ def recovery_times(
     seeds: int = 192,
     geometry: str = "spherical",
 ) -> Finding:
-    """Search times of all exponents at dimensions up to the largest, and fits of their medians."""
+    """Search times of all exponents at dimensions up to the largest, and fits of their
+    medians.
+    """
     require_exponents(exponents, geometry)
     rows: list[tuple[float, ...]] = []
     fits: dict[int, Fit] = {}
@@ -115,7 +122,8 @@ def _dims(k: int, largest: int) -> list[int]:
     first, last, count = RANGES[k]
     if largest < 4 * first:
         raise InputError(
-            f"Argument `largest` must be at least {4 * first} for k = {k}, but got {largest}."
+            f"Argument `largest` must be at least {4 * first} for k = {k}, but got"
+            f" {largest}."
         )
     end = min(last, largest)
     return (
@@ -157,7 +165,9 @@ def _dataset(
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """Search on the left, descent over search on the right; lines have the predicted powers, through the means."""
+    """Search on the left, descent over search on the right; lines have the predicted
+    powers, through the means.
+    """
     from twolayer.plot.style import DIRECTIONS
 
     drawing, (left, right) = sheet(2, height=4.6)
@@ -202,7 +212,8 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         drawing,
         data,
-        "From random starts: for k ≥ 2 the descent is an ever smaller part (medians, bars: 95 %)",
+        "From random starts: for k ≥ 2 the descent is an ever smaller part (medians,"
+        " bars: 95 %)",
     )
     return drawing
 
@@ -210,7 +221,9 @@ def draw(data: xr.Dataset) -> Figure:
 def _through(
     n: np.ndarray, values: np.ndarray, fine: np.ndarray, power: float, logs: float
 ) -> np.ndarray:
-    """N^power (log N)^logs with the constant that fits best: the geometric mean of values over law."""
+    """N^power (log N)^logs with the constant that fits best: the geometric mean of
+    values over law.
+    """
 
     def shape(x: np.ndarray) -> np.ndarray:
         return np.asarray(x**power * np.log(x) ** logs)
@@ -241,11 +254,13 @@ def _verdict(
         own = data.isel(point=np.flatnonzero(data.k.values == k))
         ratio, share = (own.descent / own.search).values, shares[k]
         if k >= 2:
-            # at finite N the search still gains on its own law, so for k ≥ 3 the ratio may fall faster than its limit
+            # at finite N the search still gains on its own law, so for k ≥ 3 the ratio
+            # may fall faster than its limit
             limit = -(k - 2) / 2
             checks.append(
                 near(
-                    f"k = {k}: exponent of descent/search{' · log N' if k == 2 else ''}",
+                    f"k = {k}: exponent of"
+                    f" descent/search{' · log N' if k == 2 else ''}",
                     share.slope,
                     0.0 if k == 2 else (-np.inf, limit),
                     share.error,
@@ -255,9 +270,10 @@ def _verdict(
                 )
             )
         notes.append(
-            f"k = {k}: 95 % from {fit.low:.3f} to {fit.high:.3f}, descent/search {ratio[0]:.3g} → {ratio[-1]:.3g} from "
-            f"N = {own.dim.values[0]:.0f} to {own.dim.values[-1]:.0f}, {int(own.censored.sum())} of "
-            f"{seeds * len(ratio)} runs censored"
+            f"k = {k}: 95 % from {fit.low:.3f} to {fit.high:.3f}, descent/search"
+            f" {ratio[0]:.3g} → {ratio[-1]:.3g} from N = {own.dim.values[0]:.0f} to"
+            f" {own.dim.values[-1]:.0f}, {int(own.censored.sum())} of"
+            f" {seeds * len(ratio)} runs censored"
         )
     return verdict(
         "the search takes N^max(k−1, 1) samples, and the descent an ever smaller part",

@@ -1,7 +1,9 @@
-"""Overlaps along runs of online SGD on the sphere for information exponents 1, 2 and 3: a long search, a short descent.
+"""Overlaps along runs of online SGD on the sphere for information exponents 1, 2 and 3:
+a long search, a short descent.
 
-The descent is that of the limiting equation, ṁ = −φ'(m)(1 − m²) − ½ δ V(m) m, from η to 1 − η. Its spread over runs,
-a few percent, is small against that of the search, which is decided by the random start.
+The descent is that of the limiting equation, ṁ = −φ'(m)(1 − m²) − ½ δ V(m) m, from η to
+1 − η. Its spread over runs, a few percent, is small against that of the search, which
+is decided by the random start.
 """
 
 from __future__ import annotations
@@ -38,11 +40,14 @@ ALLOWANCE = 0.06  # of the descent, relative: fluctuations at finite N shift it
 
 @figure(
     "recovery-trajectories",
-    "overlap along runs for information exponents 1, 2 and 3, with search and descent shaded",
+    "overlap along runs for information exponents 1, 2 and 3, with search and descent"
+    " shaded",
     quick={"dim": 100, "seeds": 32},
     fixed={
         "target": "chosen by `exponents`: h_k is the task of information exponent k",
-        "activation": "chosen by `exponents`: h_k learns a target h_k, and has no other exponent",
+        "activation": (
+            "chosen by `exponents`: h_k learns a target h_k, and has no other exponent"
+        ),
     },
     group="recovery",
     papers=("benarous2021",),
@@ -56,7 +61,9 @@ def recovery_trajectories(
     shown: int = 8,
     geometry: str = "spherical",
 ) -> Finding:
-    """Runs from random starts on the half sphere, shown to a little beyond the median of their strong recovery."""
+    """Runs from random starts on the half sphere, shown to a little beyond the median
+    of their strong recovery.
+    """
     require_exponents(exponents, geometry)
     found = {
         k: part(f"k={k}", partial(_runs, k, geometry, dim, seeds, seed))
@@ -101,7 +108,9 @@ def _runs(k: int, geometry: str, dim: int, seeds: int, seed: int) -> xr.Dataset:
 
 
 def _flow(k: int, dim: int, levels: np.ndarray) -> np.ndarray:
-    """Steps of the limiting equation from η to each overlap; negative before it, NaN beyond what it reaches."""
+    """Steps of the limiting equation from η to each overlap; negative before it, NaN
+    beyond what it reaches.
+    """
     problem, algorithm = task(k)
     lr = algorithm.lr(dim)
     loss = tl.single_index.population_loss(problem, algorithm.loss)
@@ -122,7 +131,9 @@ def _flow(k: int, dim: int, levels: np.ndarray) -> np.ndarray:
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """A panel for each exponent: runs, search and descent shaded, and the limiting equation through the first level."""
+    """A panel for each exponent: runs, search and descent shaded, and the limiting
+    equation through the first level.
+    """
     from twolayer.plot.style import COLOURS, GREY
 
     chosen = told(data)
@@ -180,7 +191,8 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         drawing,
         data,
-        f"From random starts at N = {dim}; the equation starts at the median of weak recovery",
+        f"From random starts at N = {dim}; the equation starts at the median of weak"
+        " recovery",
     )
     return drawing
 
@@ -192,7 +204,8 @@ def _verdict(data: xr.Dataset) -> Verdict:
         weak, strong = own.passed.values
         done = np.isfinite(strong)
         notes.append(
-            f"k = {k}: {done.sum()} of {len(weak)} runs recovered, search {median(weak).value:.3g}"
+            f"k = {k}: {done.sum()} of {len(weak)} runs recovered, search"
+            f" {median(weak).value:.3g}"
         )
         if done.sum() < 4:
             checks.append(unknown(f"k = {k}: only {done.sum()} runs recovered"))

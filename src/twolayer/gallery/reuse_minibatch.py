@@ -1,11 +1,14 @@
-"""Mini-batches from a fixed set: z1 z2 z3 + He3(z4) has one direction that reused samples can see.
+"""Mini-batches from a fixed set: z1 z2 z3 + He3(z4) has one direction that reused
+samples can see.
 
     E[z4 | y] ≠ 0  (generative order 1),    E[z_r | y] = 0 for r = 1, 2, 3  (order 2)
 
-Fresh batches of any size α d see neither part: its information exponent is 3. The second visit to a sample sees
-functions of the label that are not linear, so z4 is learned, from the second step of the full batch or the second
-pass of mini-batches on, and in mini-batches drawn with replacement as soon as samples repeat; z1, z2, z3 are not.
-The best possible with as many samples is all four exactly: neurons along them, an overlap as long as they.
+Fresh batches of any size α d see neither part: its information exponent is 3. The
+second visit to a sample sees functions of the label that are not linear, so z4 is
+learned, from the second step of the full batch or the second pass of mini-batches on,
+and in mini-batches drawn with replacement as soon as samples repeat; z1, z2, z3 are
+not. The best possible with as many samples is all four exactly: neurons along them, an
+overlap as long as they.
 """
 
 from __future__ import annotations
@@ -38,10 +41,13 @@ EXACT = 5.0  # n/d from which on `best_possible` ends at exact recovery
 
 @figure(
     "reuse-minibatch",
-    "z1*z2*z3 + He3(z4): full batch, mini-batches in sequence and with replacement learn z4 alone",
+    "z1*z2*z3 + He3(z4): full batch, mini-batches in sequence and with replacement"
+    " learn z4 alone",
     quick={"dim": 100, "seeds": 64, "passes": 1},
     fixed={
-        "target": "the published example: of its four directions reused samples see one",
+        "target": (
+            "the published example: of its four directions reused samples see one"
+        ),
     },
     group="giant-steps",
 )
@@ -58,7 +64,9 @@ def reuse_minibatch(
     passes: int = 3,
     tolerance: float = 2e-2,
 ) -> Finding:
-    """Overlaps with each direction, signed by the second layer and averaged over the neurons."""
+    """Overlaps with each direction, signed by the second layer and averaged over the
+    neurons.
+    """
     positive_integer("seeds", seeds, 2)
     stairs = tl.analyse(TARGET).staircase(activation, reuse=True)
     seen = [
@@ -94,7 +102,10 @@ def reuse_minibatch(
             seed,
         )
     data = _data(pairs)
-    steps_of = f"{'plain' if geometry == 'free' else geometry} steps of {eta:g} on the sum over d, n = {alpha:g} d samples"
+    steps_of = (
+        f"{'plain' if geometry == 'free' else geometry} steps of {eta:g} on the sum"
+        f" over d, n = {alpha:g} d samples"
+    )
     return Finding(
         data,
         _verdict(data, schedules, dim, seeds, passes),
@@ -103,7 +114,9 @@ def reuse_minibatch(
 
 
 def _signed(result: xr.Dataset) -> np.ndarray:
-    """Mean over the neurons of sign(a_j) M_jr: (seed, time, direction). Neurons of one sign are equal in law."""
+    """Mean over the neurons of sign(a_j) M_jr: (seed, time, direction). Neurons of one
+    sign are equal in law.
+    """
     return np.asarray((np.sign(result.a.values)[..., None] * result.M.values).mean(2))
 
 
@@ -113,7 +126,9 @@ def _measured(pair: StepPair) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _error(pair: StepPair) -> np.ndarray:
-    """Error of the theory's mean over the neurons, as if those of each were independent: (time, direction)."""
+    """Error of the theory's mean over the neurons, as if those of each were
+    independent: (time, direction).
+    """
     error = pair.theory.M_error.values[0]
     return np.asarray(np.sqrt((error**2).sum(1)) / error.shape[1])
 
@@ -151,7 +166,10 @@ def _verdict(
     for word, (theory, error, mean, se) in ends.items():
         known, least = abs(theory[-1]) / error[-1], limit_of(len(ends))
         if word == "sequence" and passes == 1:  # no sample has been seen twice
-            told = f"{word}, first pass: z4 of DMFT is {known:.1f} of its errors from 0, {least:.1f} at most allowed"
+            told = (
+                f"{word}, first pass: z4 of DMFT is {known:.1f} of its errors from 0,"
+                f" {least:.1f} at most allowed"
+            )
             chance = known <= limit_of(
                 len(ends), REPLICATES - 1
             )  # so few tell no zero from a small number
@@ -161,11 +179,15 @@ def _verdict(
                 else holds(known <= least, told)
             )
         else:
-            told = f"{word}: z4 of DMFT is {known:.1f} of its errors from 0, {least:.1f} at least"
+            told = (
+                f"{word}: z4 of DMFT is {known:.1f} of its errors from 0, {least:.1f}"
+                " at least"
+            )
             checks.append(holds(known > least, told))
         checks += [
             largest(
-                f"{word}: overlaps at the end, runs − DMFT, the overlap with z4 resolved",
+                f"{word}: overlaps at the end, runs − DMFT, the overlap with z4"
+                " resolved",
                 mean - theory,
                 np.hypot(se, error),
                 resolution=size,
@@ -183,8 +205,8 @@ def _verdict(
             ),
         ]
         notes.append(
-            f"{word} {mean[-1]:.4f} ± {se[-1]:.4f} (DMFT {theory[-1]:.4f} ± {error[-1]:.4f}), others at most "
-            f"{float(np.abs(mean[:-1]).max()):.4f}"
+            f"{word} {mean[-1]:.4f} ± {se[-1]:.4f} (DMFT {theory[-1]:.4f} ±"
+            f" {error[-1]:.4f}), others at most {float(np.abs(mean[:-1]).max()):.4f}"
         )
     claim = "of z1 z2 z3 + He3(z4) reused samples learn z4, and z4 alone"
     return verdict(claim, checks, f"Overlap with z4 at d = {dim}: {'; '.join(notes)}")
@@ -202,7 +224,9 @@ TITLES = {
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """A panel for each way through the samples; z4 is the only direction that leaves zero."""
+    """A panel for each way through the samples; z4 is the only direction that leaves
+    zero.
+    """
     from twolayer.plot.best_possible import best_line
     from twolayer.plot.style import DIRECTIONS
 
@@ -249,6 +273,7 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         figure,
         data,
-        f"Bands: errors of DMFT; points: {chosen.seeds} runs at d = {chosen.dim} (bars: 2 s.e.)",
+        f"Bands: errors of DMFT; points: {chosen.seeds} runs at d = {chosen.dim} (bars:"
+        " 2 s.e.)",
     )
     return figure

@@ -1,11 +1,14 @@
-"""One pass or the same batch again: what gradient descent learns in a few steps of n = α d samples.
+"""One pass or the same batch again: what gradient descent learns in a few steps of n =
+α d samples.
 
     fresh:    E[y z_V | z_U] ≠ 0                (information exponent 1, staircases)
     reused:   E[z_V | y, z_U] ≠ 0               (generative exponent 1)
 
-tanh is learned either way, He3 by reused batches only, He2 by neither in finitely many steps; so are the directions of
-z1 + z1 z2, of z1 + He3(z2) and of z1 z2 z3. Without noise α = 3 samples show every one of these directions exactly:
-what a few steps leave is left by the method, for the best possible is neurons along them, an overlap as long as they.
+tanh is learned either way, He3 by reused batches only, He2 by neither in finitely many
+steps; so are the directions of z1 + z1 z2, of z1 + He3(z2) and of z1 z2 z3. Without
+noise α = 3 samples show every one of these directions exactly: what a few steps leave
+is left by the method, for the best possible is neurons along them, an overlap as long
+as they.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.functions.exponents import Staircase
+from twolayer.analysis.exponents import Staircase
 from twolayer.gallery.shared.drawing import (
     headline,
     mark_steps,
@@ -38,7 +41,8 @@ EXACT = 3.0  # n/d from which on `best_possible` ends at exact recovery of all `
 
 @figure(
     "reuse-or-fresh",
-    "overlaps by fresh and by reused batches for targets that both, only reused, or neither learn",
+    "overlaps by fresh and by reused batches for targets that both, only reused, or"
+    " neither learn",
     quick={
         "dim": 100,
         "seeds": (16, 16, 16, 16, 16, 16),
@@ -60,13 +64,15 @@ def reuse_or_fresh(
     steps: int = 4,
     tolerance: float = 1e-3,
 ) -> Finding:
-    """Root-mean-square overlaps with each direction, in theory (GiantSteps, DMFT) and runs (Chain, Vectors).
+    """Root-mean-square overlaps with each direction, in theory (GiantSteps, DMFT) and
+    runs (Chain, Vectors).
 
     A number of runs for each target: what reused batches learn of He3 is faint.
     """
     if len(seeds) != len(targets):
         raise tl.InputError(
-            f"Argument `seeds` must have a number for each of {len(targets)} targets, but got {seeds}."
+            f"Argument `seeds` must have a number for each of {len(targets)} targets,"
+            f" but got {seeds}."
         )
     for n in seeds:
         positive_integer("seeds", n, 2)
@@ -168,7 +174,8 @@ def _verdict(data: xr.Dataset, pairs: dict[tuple[str, str], StepPair]) -> Verdic
             checks.append(
                 holds(
                     ((last > floor) == np.isfinite(cell.predicted.values[there])).all(),
-                    f"{target}, {way}: the theory learns as predicted (overlaps over thresholds {numbers})",
+                    f"{target}, {way}: the theory learns as predicted (overlaps over"
+                    f" thresholds {numbers})",
                 )
             )
             both = zip(last, cell.overlap_runs.values[-1, there], strict=True)
@@ -177,7 +184,10 @@ def _verdict(data: xr.Dataset, pairs: dict[tuple[str, str], StepPair]) -> Verdic
     for way in WAYS:
         own = [pair for (_, kind), pair in pairs.items() if kind == way]
         checks.append(agree(f"{way} batches, runs − theory", own, ("M", "Q")))
-    claim = "fresh batches learn what has information exponent one, reused ones what has generative exponent one"
+    claim = (
+        "fresh batches learn what has information exponent one, reused ones what has"
+        " generative exponent one"
+    )
     return verdict(claim, checks, "Overlaps, runs in brackets: " + " | ".join(notes))
 
 
@@ -188,7 +198,9 @@ LINEAR, TICKS = (
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """A panel for each target: fresh batches dashed and open, reused ones solid and full."""
+    """A panel for each target: fresh batches dashed and open, reused ones solid and
+    full.
+    """
     from twolayer.plot.best_possible import best_line
     from twolayer.plot.style import DIRECTIONS, GREY
 
@@ -238,6 +250,7 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         figure,
         data,
-        f"Fresh (dashed, open) and reused batches (solid, full); {runs} at d = {chosen.dim}",
+        f"Fresh (dashed, open) and reused batches (solid, full); {runs} at d ="
+        f" {chosen.dim}",
     )
     return figure

@@ -1,9 +1,11 @@
-"""Patterns of reuse: the same samples in one batch or in several, in turn, shuffled, at random, or a few times each.
+"""Patterns of reuse: the same samples in one batch or in several, in turn, shuffled, at
+random, or a few times each.
 
     v = c g:   c, how often a sample is in a batch, is all that patterns differ in
 
-One theory covers them: in it c is a law that every sample draws for itself. As many passes through as many samples cost
-the same work. They do not end at the same risks: what comes back sooner and more often is fitted more closely.
+One theory covers them: in it c is a law that every sample draws for itself. As many
+passes through as many samples cost the same work. They do not end at the same risks:
+what comes back sooner and more often is fitted more closely.
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ BEST = (
 
 @figure(
     "reuse-patterns",
-    "one set of samples in full batches, in turn, reshuffled, in random subsets, with replacement, or each batch again",
+    "one set of samples in full batches, in turn, reshuffled, in random subsets, with"
+    " replacement, or each batch again",
     quick={"dim": 150, "seeds": 8, "passes": 2, "parts": 2, "tolerance": 8e-3},
     group="giant-steps",
 )
@@ -75,7 +78,9 @@ def reuse_patterns(
     noise: float = 0.1,
     tolerance: float = 1e-3,
 ) -> Finding:
-    """Overlaps and risks against samples seen; a full batch takes one step where the others take one for each part."""
+    """Overlaps and risks against samples seen; a full batch takes one step where the
+    others take one for each part.
+    """
     positive_integer("seeds", seeds, 2)
     problem = chosen_problem(
         target, activation, 2, width=2, second_layer=[2.0, -1.5], noise=noise
@@ -131,7 +136,8 @@ def _verdict(pairs: dict[str, StepPair], dim: int, standard: bool) -> Verdict:
         checks.append(
             holds(
                 more > 0,
-                f"batches used up at once are overfitted by {more:.3f} more than the whole set",
+                f"batches used up at once are overfitted by {more:.3f} more than the"
+                " whole set",
             )
         )
     each = ", ".join(f"{name} {gap:.3f}" for name, gap in gaps.items())

@@ -1,9 +1,12 @@
-"""First-order methods on reused samples: momentum, weight decay, projected and spherical steps.
+"""First-order methods on reused samples: momentum, weight decay, projected and
+spherical steps.
 
-    w ← D [ k w + β (w − w₋) + (lr/p) ⟨g x⟩ ]        k: decay and tangent, D: norms, x: what samples see of a direction
+    w ← D [ k w + β (w − w₋) + (lr/p) ⟨g x⟩ ]
+        k: decay and tangent, D: norms, x: what samples see of a direction
 
-Whatever a method does with gradients and past weights it does in the coordinates of the theory as in d dimensions, so
-one theory covers them all; here each is compared with gradient descent in d dimensions.
+Whatever a method does with gradients and past weights it does in the coordinates of the
+theory as in d dimensions, so one theory covers them all; here each is compared with
+gradient descent in d dimensions.
 """
 
 from __future__ import annotations
@@ -42,7 +45,8 @@ BEST = (
 
 @figure(
     "reuse-variants",
-    "momentum, weight decay, projected and spherical steps on reused samples, DMFT and simulation",
+    "momentum, weight decay, projected and spherical steps on reused samples, DMFT and"
+    " simulation",
     quick={"dim": 200, "seeds": 8, "steps": 3, "tolerance": 4e-3},
     fixed={
         "geometry": "projected and spherical steps are among the variants",

@@ -1,10 +1,12 @@
 """Full-batch gradient descent on n = α d samples against dynamical mean-field theory.
 
-    w ← w + (lr/p) ⟨g x⟩,    training risk = ½ ⟨(y − f(h^t))²⟩,    test risk = ½ E[(y − f(λ))²], λ ~ N(0, Ω^t)
+    w ← w + (lr/p) ⟨g x⟩,    training risk = ½ ⟨(y − f(h^t))²⟩,
+        test risk = ½ E[(y − f(λ))²], λ ~ N(0, Ω^t)
 
-The setting of the papers on reused batches: two ReLU neurons of opposite signs, y = tanh(z1 + He3(z2)), α = 3.
-Overlaps, norms and both risks of simulations lie on the theory within their errors; the two risks separate at the
-first step. At α = 3 labels without noise show both directions exactly, so that the best possible test risk is zero.
+The setting of the papers on reused batches: two ReLU neurons of opposite signs, y =
+tanh(z1 + He3(z2)), α = 3. Overlaps, norms and both risks of simulations lie on the
+theory within their errors; the two risks separate at the first step. At α = 3 labels
+without noise show both directions exactly, so that the best possible test risk is zero.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ BEST = (
 
 @figure(
     "reused-samples",
-    "overlaps, norms, training and test risk of full-batch gradient descent, DMFT and simulation",
+    "overlaps, norms, training and test risk of full-batch gradient descent, DMFT and"
+    " simulation",
     quick={"dims": (200, 400), "seeds": (8, 8), "steps": 3, "tolerance": 4e-3},
     group="giant-steps",
 )
@@ -60,7 +63,9 @@ def reused_samples(
     steps: int = 6,
     tolerance: float = 5e-4,
 ) -> Finding:
-    """M, Q and risks at every step; ``eta`` is the step on the sum of the losses over d."""
+    """M, Q and risks at every step; ``eta`` is the step on the sum of the losses over
+    d.
+    """
     theory = tl.DMFT(tolerance=tolerance, responses=True)
     for n in seeds:
         positive_integer("seeds", n, 2)
@@ -111,11 +116,13 @@ def _verdict(pairs: dict[int, StepPair]) -> Verdict:
             f"{x:.4f} ± {e:.4f}" for x, e in zip(_symmetric(mean[-1]), se, strict=True)
         )
         notes.append(
-            f"d = {dim}: M after {pair.runs.sizes['time'] - 1} steps {runs} (DMFT {M[0]:.4f}, {M[1]:.4f})"
+            f"d = {dim}: M after {pair.runs.sizes['time'] - 1} steps {runs} (DMFT"
+            f" {M[0]:.4f}, {M[1]:.4f})"
         )
     theory = next(iter(pairs.values())).theory
     notes.append(
-        f"training risk {float(theory.train_risk[0, -1]):.4f}, test risk {float(theory.risk[0, -1]):.4f}"
+        f"training risk {float(theory.train_risk[0, -1]):.4f}, test risk"
+        f" {float(theory.risk[0, -1]):.4f}"
     )
     return verdict(
         "gradient descent on the same samples follows dynamical mean-field theory",
@@ -125,7 +132,9 @@ def _verdict(pairs: dict[int, StepPair]) -> Verdict:
 
 
 def _published(problem: tl.Problem, algorithm: tl.SGD) -> dict[str, np.ndarray]:
-    """What the paper measured at steps 1, 2, … of the same set-up: m_1, m_2, Q_11, Q_12 and the test risk, by name."""
+    """What the paper measured at steps 1, 2, … of the same set-up: m_1, m_2, Q_11, Q_12
+    and the test risk, by name.
+    """
     setup = tl.zoo("dandi2024-reused")
     one, two = (
         (x.target.name, x.activation.name, by.geometry)
@@ -153,7 +162,9 @@ def _published(problem: tl.Problem, algorithm: tl.SGD) -> dict[str, np.ndarray]:
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """Overlaps, norms and risks; theory in ink, a colour for each dimension of the runs, crosses for published ones."""
+    """Overlaps, norms and risks; theory in ink, a colour for each dimension of the
+    runs, crosses for published ones.
+    """
     from twolayer.plot.best_possible import best_line
     from twolayer.plot.style import COLOURS, DIRECTIONS
 
@@ -221,6 +232,7 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         figure,
         data,
-        "Gradient descent on the same samples at every step (bars: two standard errors)",
+        "Gradient descent on the same samples at every step (bars: two standard"
+        " errors)",
     )
     return figure

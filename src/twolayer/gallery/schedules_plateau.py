@@ -1,11 +1,15 @@
-"""Schedules through a plateau: phase retrieval with constant and with falling rates, against the best there can be.
+"""Schedules through a plateau: phase retrieval with constant and with falling rates,
+against the best there can be.
 
-    u = m²:   du/ds = 8γ u(1 − u) − γ² u [48(1 − u) + 4Δ],   lr = γ(s)/d,  s = step/d        (projected, y = z1² + √Δ ξ)
-    best at every moment:   γ*(u) = (1 − u)/(12(1 − u) + Δ),   s = (3 + Δ/4) log(u/(1 − u)) + (Δ/4)/(1 − u) + const
+    u = m²:   du/ds = 8γ u(1 − u) − γ² u [48(1 − u) + 4Δ],   lr = γ(s)/d,  s = step/d
+        (projected, y = z1² + √Δ ξ)
+    best at every moment:   γ*(u) = (1 − u)/(12(1 − u) + Δ),
+        s = (3 + Δ/4) log(u/(1 − u)) + (Δ/4)/(1 − u) + const
 
-While nothing is learned the best rate is that of the escape, 1/(12 + Δ); afterwards it has to fall, in the end as
-1/(4s), or the noise of the labels stays in the weights. A cosine that falls from the first step on loses its time on
-the plateau. There is one order parameter: what is best at every moment is best.
+While nothing is learned the best rate is that of the escape, 1/(12 + Δ); afterwards it
+has to fall, in the end as 1/(4s), or the noise of the labels stays in the weights. A
+cosine that falls from the first step on loses its time on the plateau. There is one
+order parameter: what is best at every moment is best.
 """
 
 from __future__ import annotations
@@ -63,14 +67,18 @@ CLOSE = 0.1  # what a finite dimension may change, of the risk
     quick={"dim": 1000, "seeds": 64},
     fixed={
         "target": "the equation of u = m² and the best rate of all are those of z1**2",
-        "activation": "the equation of u = m² and the best rate of all are those of squares",
+        "activation": (
+            "the equation of u = m² and the best rate of all are those of squares"
+        ),
     },
     group="escape",
 )
 def schedules_plateau(
     *, seed: int = 0, dim: int = 4000, seeds: int = 128, geometry: str = "projected"
 ) -> Finding:
-    """The limit and runs of three schedules, from an overlap of 0.1 to forty times d samples."""
+    """The limit and runs of three schedules, from an overlap of 0.1 to forty times d
+    samples.
+    """
     choice("geometry", geometry, SPHERES)
     found = [
         part(name, partial(_runs, law, geometry, dim, seeds, seed))
@@ -108,7 +116,9 @@ def _runs(law: Scaling, geometry: str, dim: int, seeds: int, seed: int) -> xr.Da
 
 
 def _best(alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The best rate d·lr and the excess risk 2(1 − u) with it, from the implicit solution."""
+    """The best rate d·lr and the excess risk 2(1 − u) with it, from the implicit
+    solution.
+    """
     u = 1 / (1 + np.exp(-np.linspace(np.log(START**2 / (1 - START**2)), 20, 20_001)))
     s = (3 + NOISE / 4) * np.log(u / (1 - u)) + NOISE / 4 / (1 - u)
     here = np.interp(alpha, s - s[0], u)
@@ -183,7 +193,8 @@ def _verdict(data: xr.Dataset) -> Verdict:
         text = f"{law} leaves {share:.2f} of what the best constant leaves, {expected}"
         checks.append(holds(share > 1 if law == "cosine" else share < 1, text))
     return verdict(
-        "rates that fall after the plateau beat the best constant one, and none beats the optimum",
+        "rates that fall after the plateau beat the best constant one, and none beats"
+        " the optimum",
         checks,
     )
 

@@ -2,8 +2,8 @@
 
 ȧ_j = E[𝓔 λ_j²] = (1 − ā) − 2 a_j/p + O(m²)   at a random start
 
-The second layer moves by O(1/p) while the overlaps grow as e^{ct}: largest overlaps with a fixed and a trained second
-layer leave together.
+The second layer moves by O(1/p) while the overlaps grow as e^{ct}: largest overlaps
+with a fixed and a trained second layer leave together.
 """
 
 from __future__ import annotations
@@ -38,8 +38,14 @@ SHARE = 0.05  # of the time: what the linear law of growth leaves out
     "growth of the largest overlap with the second layer fixed and trained",
     quick={"widths": (3, 6), "dim": 300, "seeds": 16, "time": 2.0},
     fixed={
-        "target": "the shift of the exit has the growth and the noise of phase retrieval, z1**2",
-        "activation": "the shift of the exit has the growth and the noise of phase retrieval, squares",
+        "target": (
+            "the shift of the exit has the growth and the noise of phase retrieval,"
+            " z1**2"
+        ),
+        "activation": (
+            "the shift of the exit has the growth and the noise of phase retrieval,"
+            " squares"
+        ),
     },
 )
 def second_layer(
@@ -54,7 +60,9 @@ def second_layer(
     level: float = 0.4,
     geometry: str = "projected",
 ) -> Finding:
-    """max_j |m_j| of the chain and of the ODE from the same random starts; dated by when it reaches the level."""
+    """max_j |m_j| of the chain and of the ODE from the same random starts; dated by
+    when it reaches the level.
+    """
     positive_integer("seeds", seeds, 2)
     points = np.linspace(0, time, 161)
     grown = []
@@ -150,9 +158,10 @@ def _verdict(data: xr.Dataset, level: float) -> Verdict:
             )
         )
         notes.append(
-            f"p = {p}: max m_j reaches {level:g} at t = {float(mean.sel(lens='chain', layer='fixed')):.3f}, with the "
-            f"second layer trained {float(later.sel(lens='chain').mean()):+.3f} (ODE "
-            f"{float(later.sel(lens='ode').mean()):+.3f})"
+            f"p = {p}: max m_j reaches {level:g} at t ="
+            f" {float(mean.sel(lens='chain', layer='fixed')):.3f}, with the second"
+            f" layer trained {float(later.sel(lens='chain').mean()):+.3f} (ODE"
+            f" {float(later.sel(lens='ode').mean()):+.3f})"
         )
     return verdict(
         "a trained second layer changes next to nothing in the escape",
@@ -162,7 +171,9 @@ def _verdict(data: xr.Dataset, level: float) -> Verdict:
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """A panel for each width: single runs, their geometric means, and those of the ODE."""
+    """A panel for each width: single runs, their geometric means, and those of
+    the ODE.
+    """
     from twolayer.plot.style import COLOURS, GREY
 
     chosen = told(data)
@@ -205,12 +216,14 @@ def draw(data: xr.Dataset) -> Figure:
             ylabel=r"largest overlap $\max_j |m_j|$",
         )
         ax.set_title(
-            rf"$p = {p}$, $d = {chosen.dim}$, $\gamma/p = {chosen.rho:g}$, {chosen.geometry}"
+            rf"$p = {p}$, $d = {chosen.dim}$, $\gamma/p = {chosen.rho:g}$,"
+            rf" {chosen.geometry}"
         )
         ax.legend(loc="lower right")
     headline(
         figure,
         data,
-        "Thin: single runs of the chain. Marks and lines: geometric means over the same starts",
+        "Thin: single runs of the chain. Marks and lines: geometric means over the same"
+        " starts",
     )
     return figure

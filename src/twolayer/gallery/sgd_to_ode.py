@@ -2,9 +2,10 @@
 
     sup_t ‖Ω_SGD(t) − Ω_ODE(t)‖_∞ ≤ e^{Ct} √(γ/(pd))     (claimed)
 
-A grid of d, p and γ; every run starts from the same overlaps as its ODE. The maximum is over n = p(p + 1)/2 + pk
-entries, and the largest of n Gaussian fluctuations of one size is √(2 log n) times that size: this factor, which the
-constant of the bound hides, is taken out before the exponent is judged.
+A grid of d, p and γ; every run starts from the same overlaps as its ODE. The maximum is
+over n = p(p + 1)/2 + pk entries, and the largest of n Gaussian fluctuations of one size
+is √(2 log n) times that size: this factor, which the constant of the bound hides, is
+taken out before the exponent is judged.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def sgd_to_ode(
     target: str = "teacher",
     geometry: str = "free",
 ) -> Finding:
-    """Runs of the chain on all points of the grid; a ``"teacher"`` has two neurons of the students' activation."""
+    """Runs of the chain on all points of the grid; a ``"teacher"`` has two neurons of
+    the students' activation.
+    """
     problem = committee(activation, DIRECTIONS, 1, NOISE, target)
     cells = list(product(dims, widths, rates))
     rows = [
@@ -119,7 +122,9 @@ def _cell(
 
 
 def _fits(data: xr.Dataset, of: str) -> dict[str, Fit]:
-    """Exponents in √(γ/(pd)) over the grid, and along each axis: one exponent, and a constant for each line."""
+    """Exponents in √(γ/(pd)) over the grid, and along each axis: one exponent, and a
+    constant for each line.
+    """
     mean, error = averaged(data[of])
     found = {"all": power_law(data.scale.values, mean, error)}
     for name, axis in AXES.items():
@@ -127,7 +132,8 @@ def _fits(data: xr.Dataset, of: str) -> dict[str, Fit]:
             others = np.stack([data[x].values for x in AXES.values() if x != axis])
             _, line = np.unique(others, axis=1, return_inverse=True)
             weight = (mean / error) ** 2
-            # what the lines have in common is left when each is taken relative to its own weighted mean
+            # what the lines have in common is left when each is taken relative to its
+            # own weighted mean
             x, y = (
                 np.exp(
                     np.log(v)
@@ -158,21 +164,27 @@ def _verdict(data: xr.Dataset) -> Verdict:
         for name, fit in fits.items()
     ]
     note = (
-        f"{data.sizes['cell']} points; the constant is from {float(ratio.min()):.2f} to {float(ratio.max()):.2f}; with "
-        f"the growing number n of entries left in, the exponent is {raw['all'].slope:.3f} (95 %: "
-        f"{raw['all'].low:.3f} to {raw['all'].high:.3f})"
+        f"{data.sizes['cell']} points; the constant is from {float(ratio.min()):.2f} to"
+        f" {float(ratio.max()):.2f}; with the growing number n of entries left in, the"
+        f" exponent is {raw['all'].slope:.3f} (95 %: {raw['all'].low:.3f} to"
+        f" {raw['all'].high:.3f})"
         + (
             f", along p {raw['p'].slope:.3f} ± {raw['p'].error:.3f}"
             if "p" in raw
             else ""
         )
     )
-    claim = "the largest deviation of SGD from the ODE, over √(2 log n), is proportional to √(γ/(pd))"
+    claim = (
+        "the largest deviation of SGD from the ODE, over √(2 log n), is proportional to"
+        " √(γ/(pd))"
+    )
     return verdict(claim, checks, note)
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """Deviations as they are, and with the factor of a maximum over many entries taken out."""
+    """Deviations as they are, and with the factor of a maximum over many entries taken
+    out.
+    """
     from twolayer.plot.style import COLOURS, GREY
     from twolayer.plot.style import DIRECTIONS as HUES
 
@@ -206,7 +218,8 @@ def draw(data: xr.Dataset) -> Figure:
             lw=1.2,
             label=label,
         )
-        # the bound says at most, with a constant that it does not tell: here the least that holds for all points
+        # the bound says at most, with a constant that it does not tell: here the least
+        # that holds for all points
         constant = float((mean / data.scale.values).max())
         ax.plot(
             x,
@@ -232,6 +245,7 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         shown,
         data,
-        "Mean over runs (bars: 2 s.e.); the claim bounds from above with any constant: the least is drawn",
+        "Mean over runs (bars: 2 s.e.); the claim bounds from above with any constant:"
+        " the least is drawn",
     )
     return shown

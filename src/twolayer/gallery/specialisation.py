@@ -1,8 +1,10 @@
-"""The specialisation plateau of erf committees, with as many student neurons as the teacher has, and with more.
+"""The specialisation plateau of erf committees, with as many student neurons as the
+teacher has, and with more.
 
-From small overlaps all students first learn the mean of the teacher: the ODE goes to a fixed point on the symmetric
-manifold, where every M_jr is the same, and stays near it until differences have grown. That fixed point is found here
-by starting on the manifold, which the equations never leave.
+From small overlaps all students first learn the mean of the teacher: the ODE goes to a
+fixed point on the symmetric manifold, where every M_jr is the same, and stays near it
+until differences have grown. That fixed point is found here by starting on the
+manifold, which the equations never leave.
 """
 
 from __future__ import annotations
@@ -22,14 +24,18 @@ from twolayer.gallery.shared.wide import committee, online, small_weights
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.statistics import median
 
-NEAR = 0.1  # relative distance of the risk from that of the symmetric fixed point that counts as plateau
+# relative distance of the risk from that of the symmetric fixed point that counts as
+# plateau
+NEAR = 0.1
 LONG = 0.3  # part of the time until its end that a plateau takes at least
-LATE = 0.1  # relative: differences between runs of SGD grow from fluctuations, which the ODE does not have
+# relative: differences between runs of SGD grow from fluctuations, which the ODE does
+# not have
+LATE = 0.1
 FACTOR = 3.0  # within which the end of the plateau must be known
-EVEN, ROUGH = (
-    1e-8,
-    1e-3,
-)  # largest difference of overlaps on the symmetric manifold; averages by quadrature are coarser
+# largest difference of overlaps on the symmetric manifold; averages by quadrature are
+# coarser
+EVEN = 1e-8
+ROUGH = 1e-3
 
 
 @figure(
@@ -56,7 +62,9 @@ def specialisation(
     activation: str = "erf",
     geometry: str = "free",
 ) -> Finding:
-    """Runs of the chain and the ODE start from the same small random overlaps, of size ``spread``."""
+    """Runs of the chain and the ODE start from the same small random overlaps, of size
+    ``spread``.
+    """
     problem, algorithm = (
         committee(activation, directions, 1, noise),
         online(lr, geometry),
@@ -141,7 +149,9 @@ def _one(
 
 
 def _length(data: xr.Dataset, p: int) -> float:
-    """Time that the risk of the ODE spends within a tenth of the symmetric fixed point."""
+    """Time that the risk of the ODE spends within a tenth of the symmetric fixed
+    point.
+    """
     here = data.sel(width=p)
     near = np.abs(here.ode.values / float(here.plateau) - 1) < NEAR
     return float(near.sum() * (data.save[1] - data.save[0]))
@@ -154,9 +164,11 @@ def _end(risk: xr.DataArray, plateau: xr.DataArray) -> float:
 
 
 def _verdict(data: xr.Dataset, k: int | None, even: float) -> Verdict:
-    """The plateau is a fixed point of the symmetric manifold, long, and ends for SGD when it ends for the ODE.
+    """The plateau is a fixed point of the symmetric manifold, long, and ends for SGD
+    when it ends for the ODE.
 
-    ``k`` is that of free erf committees, of which those with p > k are known to be slow in the end.
+    ``k`` is that of free erf committees, of which those with p > k are known to be slow
+    in the end.
     """
     checks, notes = [], []
     for p in data.width.values:
@@ -172,31 +184,37 @@ def _verdict(data: xr.Dataset, k: int | None, even: float) -> Verdict:
             np.isfinite([low, high, end]).all() and max(high / end, end / low) <= FACTOR
         )
         told = (
-            f"p = {p}: the ODE leaves the plateau at t = {end:.0f}, the median of {here.sizes['seed']} runs of SGD at "
-            f"{runs.value:.0f} (95 %: {runs.low:.0f} to {runs.high:.0f}, {LATE:.0%} more allowed, a factor {FACTOR:g} "
-            "resolved)"
+            f"p = {p}: the ODE leaves the plateau at t = {end:.0f}, the median of"
+            f" {here.sizes['seed']} runs of SGD at {runs.value:.0f} (95 %:"
+            f" {runs.low:.0f} to {runs.high:.0f}, {LATE:.0%} more allowed, a factor"
+            f" {FACTOR:g} resolved)"
         )
         checks += [
             holds(
                 float(here.unequal) < even,
-                f"p = {p}: on the symmetric manifold overlaps differ by {float(here.unequal):.0e}, threshold "
-                f"{even:.0e}",
+                f"p = {p}: on the symmetric manifold overlaps differ by"
+                f" {float(here.unequal):.0e}, threshold {even:.0e}",
             ),
             holds(
                 length > LONG * end,
-                f"the plateau lasts {length:.0f}, {LONG:g} of its end {end:.0f} at least",
+                f"the plateau lasts {length:.0f}, {LONG:g} of its end {end:.0f} at"
+                " least",
             ),
             holds(
                 final < 0.1 * level,
-                f"the risk falls to {final:.2g}, below a tenth of the plateau's {level:.4f}",
+                f"the risk falls to {final:.2g}, below a tenth of the plateau's"
+                f" {level:.4f}",
             ),
-            holds(low <= end <= high, told)
-            if known or not low <= end <= high
-            else unknown(told),
+            (
+                holds(low <= end <= high, told)
+                if known or not low <= end <= high
+                else unknown(told)
+            ),
         ]
         notes.append(
-            f"p = {p}: SGD ends at {float(here.chain[:, -1].mean()):.2g} on average; largest minus smallest overlap of "
-            f"a neuron at the end {float(here.overlap[-1]):.2f}"
+            f"p = {p}: SGD ends at {float(here.chain[:, -1].mean()):.2g} on average;"
+            " largest minus smallest overlap of a neuron at the end"
+            f" {float(here.overlap[-1]):.2f}"
         )
     widths, last = data.width.values, data.ode[:, -1].values
     if k is not None and k in widths and widths.max() > k:
@@ -204,7 +222,8 @@ def _verdict(data: xr.Dataset, k: int | None, even: float) -> Verdict:
         checks.append(
             holds(
                 ratio > 10,
-                f"with p > k the risk at the end is {ratio:.0f} times that of p = k, 10 at least",
+                f"with p > k the risk at the end is {ratio:.0f} times that of p = k, 10"
+                " at least",
             )
         )
     return verdict(

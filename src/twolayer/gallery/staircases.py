@@ -1,10 +1,12 @@
-"""Staircases: which directions giant steps on fresh batches learn, and at which step, for three activations.
+"""Staircases: which directions giant steps on fresh batches learn, and at which step,
+for three activations.
 
-    U_{t+1} = U_t + span_u E[y z_V | z_U = u],    a coupling He_α(z_U) z_V passes only if E[σ^(|α|+1)] ≠ 0
+    U_{t+1} = U_t + span_u E[y z_V | z_U = u],
+        a coupling He_α(z_U) z_V passes only if E[σ^(|α|+1)] ≠ 0
 
-Odd activations (erf) cannot use couplings of odd degree, ReLU none of even degree from 2 on, a shifted tanh all of
-them. What `analyse` predicts from the target and the activation is compared with the map of the limit, and the map
-with runs at finite d.
+Odd activations (erf) cannot use couplings of odd degree, ReLU none of even degree from
+2 on, a shifted tanh all of them. What `analyse` predicts from the target and the
+activation is compared with the map of the limit, and the map with runs at finite d.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import twolayer as tl
-from twolayer.functions.exponents import Staircase
+from twolayer.analysis.exponents import Staircase
 from twolayer.gallery.shared.drawing import (
     headline,
     mark_steps,
@@ -47,7 +49,8 @@ SEEN, LEARNED = 1e-3, 5e-3  # overlaps at the step of discovery, and at the last
 
 @figure(
     "staircases",
-    "steps at which fresh giant batches learn each direction of nine targets, for three activations",
+    "steps at which fresh giant batches learn each direction of nine targets, for three"
+    " activations",
     quick={"dim": 150, "seeds": 8, "log2_points": 18},
     group="giant-steps",
 )
@@ -66,9 +69,10 @@ def staircases(
 ) -> Finding:
     """Projected steps of four neurons that start orthogonal to the target.
 
-    Overlaps that stay zero are told from small ones, which asks for more ``log2_points`` than a risk does. The map is
-    that of the limit, which means of runs miss by a multiple of 1/d: 768 runs at d = 1000 see that (11 standard
-    errors), 96 at d = 8000 scatter as little and do not.
+    Overlaps that stay zero are told from small ones, which asks for more
+    ``log2_points`` than a risk does. The map is that of the limit, which means of runs
+    miss by a multiple of 1/d: 768 runs at d = 1000 see that (11 standard errors), 96 at
+    d = 8000 scatter as little and do not.
     """
     positive_integer("seeds", seeds, 2)
     positive_integer("steps", steps, 3)
@@ -102,7 +106,9 @@ def _data(
     targets: tuple[str, ...],
     activations: tuple[str, ...],
 ) -> xr.Dataset:
-    """Overlaps with the directions in the order learned; directions that a target does not have are NaN."""
+    """Overlaps with the directions in the order learned; directions that a target does
+    not have are NaN.
+    """
     most = max(len(x) for x in stairs.values())
     steps = next(iter(pairs.values())).theory.sizes["time"]
     shape = (len(targets), len(activations))
@@ -136,7 +142,9 @@ def _data(
 
 
 def _learned(overlap: np.ndarray) -> np.ndarray:
-    """First step at which a direction shows, infinite for one that is not there at the end either."""
+    """First step at which a direction shows, infinite for one that is not there at the
+    end either.
+    """
     shown = np.argmax(overlap > SEEN, axis=-2).astype(float)
     last = overlap[..., -1, :]
     return np.where(np.isnan(last), np.nan, np.where(last > LEARNED, shown, np.inf))
@@ -154,13 +162,15 @@ def _verdict(data: xr.Dataset, pairs: dict[tuple[str, str], StepPair]) -> Verdic
     checks = [
         holds(
             right.all(),
-            f"{int(right.sum())} of {right.size} directions are learned by the map at the predicted step, or never as "
-            f"predicted{': not ' + ', '.join(wrong) if wrong else ''}, all expected",
+            f"{int(right.sum())} of {right.size} directions are learned by the map at"
+            " the predicted step, or never as"
+            f" predicted{': not ' + ', '.join(wrong) if wrong else ''}, all expected",
         ),
         agree("runs − map", pairs.values(), ("M", "Q")),
     ]
     return verdict(
-        "fresh giant batches learn direction after direction, as the staircase of the target says",
+        "fresh giant batches learn direction after direction, as the staircase of the"
+        " target says",
         checks,
     )
 
@@ -172,7 +182,9 @@ def _same(cell: xr.Dataset) -> bool:
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """A row for each target, a column for each activation; what is below the axis is a mark at its foot, no slope."""
+    """A row for each target, a column for each activation; what is below the axis is a
+    mark at its foot, no slope.
+    """
     from twolayer.plot.style import DIRECTIONS, GREY
 
     chosen = told(data)
@@ -231,10 +243,14 @@ def draw(data: xr.Dataset) -> Figure:
         ax.legend(
             fontsize=6.5, loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=1.2
         )
-    runs = f"open marks {chosen.seeds} runs at d = {chosen.dim}, grey their noise; legends: predicted step"
+    runs = (
+        f"open marks {chosen.seeds} runs at d = {chosen.dim}, grey their noise;"
+        " legends: predicted step"
+    )
     headline(
         figure,
         data,
-        f"Overlap with each direction: lines GiantSteps (▾ zero or below the axis), {runs}",
+        "Overlap with each direction: lines GiantSteps (▾ zero or below the axis),"
+        f" {runs}",
     )
     return figure

@@ -1,9 +1,11 @@
-"""Does stochasticity help? Exit times of the chain, the SDE and the ODE from the same starts.
+"""Does stochasticity help? Exit times of the chain, the SDE and the ODE from the same
+starts.
 
 ⟨t⟩ − ⟨t⟩_ODE ≈ −log(1 + s)/(2c),   s = γ V_1/(2c)
 
-Near m = 0 the noise of single samples adds s/d to the variance 1/d of the start. The exit is earlier by an amount that
-does not depend on d: nothing against log d, and yet more than a tenth of the exit time at d = 1000 and γ_opt.
+Near m = 0 the noise of single samples adds s/d to the variance 1/d of the start. The
+exit is earlier by an amount that does not depend on d: nothing against log d, and yet
+more than a tenth of the exit time at d = 1000 and γ_opt.
 """
 
 from __future__ import annotations
@@ -40,11 +42,14 @@ FAR = 0.3  # of the mean exit: deviations at single rates that must be seen
 
 @figure(
     "stochasticity",
-    "distributions of exit times of chain, SDE and ODE, and the shift of the mean against the learning rate",
+    "distributions of exit times of chain, SDE and ODE, and the shift of the mean"
+    " against the learning rate",
     quick={"fractions": (0.25, 0.5, 0.75), "dim": 1000, "seeds": 96},
     fixed={
         "target": "the shift −log(1 + s)/(2c) has c and s of phase retrieval, z1**2",
-        "activation": "the shift −log(1 + s)/(2c) has c and s of phase retrieval, squares",
+        "activation": (
+            "the shift −log(1 + s)/(2c) has c and s of phase retrieval, squares"
+        ),
     },
 )
 def stochasticity(
@@ -57,7 +62,9 @@ def stochasticity(
     threshold: float = 0.1,
     geometry: str = "projected",
 ) -> Finding:
-    """Exit times at fractions of the largest admissible γ (p = 1); the distributions are shown at that nearest ½."""
+    """Exit times at fractions of the largest admissible γ (p = 1); the distributions
+    are shown at that nearest ½.
+    """
     positive_integer("seeds", seeds, 2)
     problem = phase_retrieval(noise=noise)
     highest = tl.escape.admissible_lr(problem)[1].coefficient
@@ -74,8 +81,8 @@ def stochasticity(
                 for lens in lenses
             ]
         )
-        means.append(theory.ode)
-        shifts.append(known(theory.corrected) - theory.ode)
+        means.append(known(theory.ode))
+        shifts.append(known(theory.corrected) - known(theory.ode))
         allowances.append(allowance)
     data = xr.Dataset(
         {
@@ -86,7 +93,8 @@ def stochasticity(
     )
     data["allowance"] = ("lr", allowances)
     data["ode_mean"] = ("lr", means)
-    # the mean of the ODE over all starts is known: differences start by start would only add their scatter
+    # the mean of the ODE over all starts is known: differences start by start would
+    # only add their scatter
     shift = data.times - data.ode_mean
     data["shift"] = shift.mean("seed")
     data["shift_error"] = (
@@ -148,7 +156,9 @@ def _verdict(data: xr.Dataset, middle: int) -> Verdict:
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """Distributions of exits at γ near the optimum, and the shift of their means against γ."""
+    """Distributions of exits at γ near the optimum, and the shift of their means
+    against γ.
+    """
     from twolayer.plot.style import COLOURS, GREY
 
     chosen = told(data)
@@ -210,6 +220,9 @@ def draw(data: xr.Dataset) -> Figure:
     )
     right.set_title("shift of the mean (bars: 2 s.e.)")
     right.legend(loc="lower left")
-    told_so = rf"The same starts for all, $d = {power(chosen.dim)}$, $T = {chosen.threshold:g}$, {chosen.geometry}"
+    told_so = (
+        rf"The same starts for all, $d = {power(chosen.dim)}$, $T ="
+        rf" {chosen.threshold:g}$, {chosen.geometry}"
+    )
     headline(figure, data, told_so)
     return figure

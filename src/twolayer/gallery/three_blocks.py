@@ -1,9 +1,11 @@
-"""Inputs with three variances: the equation in every block, the exact chain, and honest vectors.
+"""Inputs with three variances: the equation in every block, the exact chain, and honest
+vectors.
 
-    x⁽ⁱ⁾ ~ N(0, s_i I),  s = (2, 0.5, 0.1):    M⁽ⁱ⁾ and Q⁽ⁱ⁾ of every block, the risk from Σ_i s_i Ω⁽ⁱ⁾
+    x⁽ⁱ⁾ ~ N(0, s_i I),  s = (2, 0.5, 0.1):
+        M⁽ⁱ⁾ and Q⁽ⁱ⁾ of every block, the risk from Σ_i s_i Ω⁽ⁱ⁾
 
-Lines are the limit d → ∞. What is judged are means over runs against the mean step at the same d, which has all terms
-of order 1/d of one step.
+Lines are the limit d → ∞. What is judged are means over runs against the mean step at
+the same d, which has all terms of order 1/d of one step.
 """
 
 from __future__ import annotations

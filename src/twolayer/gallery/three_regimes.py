@@ -1,12 +1,14 @@
-"""Theory and simulation in three regimes of learning rate and batch size: noise, both, gradient flow.
+"""Theory and simulation in three regimes of learning rate and batch size: noise, both,
+gradient flow.
 
     erf student and teacher, p = k = 2, d = 10⁴, Δ = 0.01, projected, by default:
     (n_b, lr) = (10, 0.0949), (100, 0.08), (100, 0.001)
     as laws     (d^{1/4}, 0.3 d^{−1/8}), (d^{1/2}, 8 d^{−1/2}), (d^{1/2}, d^{−3/4})
 
-Points: the exact chain. Lines: Map, the mean of one step iterated at this d. Dashed: ODE, the limit d → ∞ where there
-is one (Saad–Solla line, gradient flow). The first point lies below (1 − μ)/2: a step changes the norms by order one and
-no differential equation is left, but the map of the projected step is still right.
+Points: the exact chain. Lines: Map, the mean of one step iterated at this d. Dashed:
+ODE, the limit d → ∞ where there is one (Saad–Solla line, gradient flow). The first
+point lies below (1 − μ)/2: a step changes the norms by order one and no differential
+equation is left, but the map of the projected step is still right.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ SHARE = 0.02  # of the risk: what iterating means leaves out at d = 10⁴
 
 @figure(
     "three-regimes",
-    "risk in three regimes of learning rate and batch size: simulation, finite-d map and ODE",
+    "risk in three regimes of learning rate and batch size: simulation, finite-d map"
+    " and ODE",
     quick={"steps": 300, "seeds": 8, "dim": 2000},
     group="phase-diagram",
 )
@@ -66,7 +69,9 @@ def three_regimes(
     geometry: str = "projected",
     regimes: tuple[str, ...] = tuple(REGIMES),
 ) -> Finding:
-    """All methods from one start with diagonal overlaps ``overlap`` and a little less across."""
+    """All methods from one start with diagonal overlaps ``overlap`` and a little less
+    across.
+    """
     problem = chosen_problem(target, activation, 2, width=2, noise=noise)
     start = tl.Overlaps(np.eye(2), [[overlap, 0.5 * overlap], [0.0, overlap]], dim=dim)
     few, many = (
@@ -146,9 +151,13 @@ def _verdict(
                 freedom=seeds - 1,
             )
         )
-        text = f"{name}: chain − map at most {float(np.abs(gap).max() / top):.3f} of the largest risk"
+        text = (
+            f"{name}: chain − map at most {float(np.abs(gap).max() / top):.3f} of the"
+            " largest risk"
+        )
         if f"{key}-ode" in data:
-            text += f", chain − ODE {float(np.abs(chain - _at_steps(data, f'{key}-ode')).max() / top):.3f}"
+            from_ode = np.abs(chain - _at_steps(data, f"{key}-ode")).max() / top
+            text += f", chain − ODE {float(from_ode):.3f}"
         notes.append(text)
     return verdict(
         "the mean step follows SGD in every regime of lr and batch",

@@ -1,11 +1,13 @@
 """SGD, its SDE and its ODE from one and the same random start.
 
     dX = b(X) dt + ((γ/pd) Σ(X))^{1/2} dB,    b: the ODE
-    early noise as a change of the start:   m(0) → m(0) + (s/d)^{1/2} g,   g ~ N(0, I_p),   s = (γ/p) V_p/(2c)
+    early noise as a change of the start:   m(0) → m(0) + (s/d)^{1/2} g,
+        g ~ N(0, I_p),   s = (γ/p) V_p/(2c)
 
-While the overlaps are small the noise adds up to a Gaussian that grows with them, as if the ODE had started elsewhere.
-So the runs are spread as the ODE is over such starts, and their mean exit is not that of the ODE from the true start.
-The start taken here is the median of many random ones.
+While the overlaps are small the noise adds up to a Gaussian that grows with them, as if
+the ODE had started elsewhere. So the runs are spread as the ODE is over such starts,
+and their mean exit is not that of the ODE from the true start. The start taken here is
+the median of many random ones.
 """
 
 from __future__ import annotations
@@ -38,8 +40,14 @@ NOISY = 255
     "risk along runs of SGD and of the SDE, and along the ODE, from the same start",
     quick={"dim": 300, "seeds": 32},
     fixed={
-        "target": "the variance s/d of the noisy starts is a formula of phase retrieval, z1**2",
-        "activation": "the variance s/d of the noisy starts is a formula of phase retrieval, squares",
+        "target": (
+            "the variance s/d of the noisy starts is a formula of phase retrieval,"
+            " z1**2"
+        ),
+        "activation": (
+            "the variance s/d of the noisy starts is a formula of phase retrieval,"
+            " squares"
+        ),
     },
 )
 def trajectories(
@@ -54,7 +62,9 @@ def trajectories(
     time: float = 7.0,
     geometry: str = "projected",
 ) -> Finding:
-    """Ten runs of each are drawn; the laws of the time at which half the risk is gone are compared for all of them."""
+    """Ten runs of each are drawn; the laws of the time at which half the risk is gone
+    are compared for all of them.
+    """
     risks, crossings, bands, expected = [], [], [], []
     points, algorithm = np.linspace(0, time, 201), on_sphere(lr, geometry)
     for p in widths:
@@ -106,7 +116,9 @@ def _at(points: np.ndarray, result: xr.Dataset) -> np.ndarray:
 
 
 def _noisy(start: tl.Overlaps, variance: float, seed: int) -> tl.Overlaps:
-    """The start itself, and below it many with noise added to its overlaps with the target."""
+    """The start itself, and below it many with noise added to its overlaps with the
+    target.
+    """
     noise = np.random.default_rng(seed).normal(size=(NOISY, *start.M.shape)) * np.sqrt(
         variance
     )
@@ -123,7 +135,8 @@ def _verdict(data: xr.Dataset) -> Verdict:
         law = here.expected.values
         chain, sde, ode = (here.crossing.sel(lens=word).values for word in LENSES)
         count = 3 * data.sizes["width"]
-        # distances of distribution functions: medians and laws exist also where some run has not crossed yet
+        # distances of distribution functions: medians and laws exist also where some
+        # run has not crossed yet
         checks += [
             same_law(f"p = {p}, {names}", one, two, count)
             for names, one, two in (
@@ -139,8 +152,8 @@ def _verdict(data: xr.Dataset) -> Verdict:
             )
         )
         medians.append(
-            f"p = {p}: {np.median(chain):.3f} (SGD), {np.median(sde):.3f} (SDE), {np.median(law):.3f} (noisy starts), "
-            f"{ode[0]:.3f} (ODE)"
+            f"p = {p}: {np.median(chain):.3f} (SGD), {np.median(sde):.3f} (SDE),"
+            f" {np.median(law):.3f} (noisy starts), {ode[0]:.3f} (ODE)"
         )
     claim = (
         "runs leave their start when the ODE does from a start with their early noise"
@@ -149,7 +162,9 @@ def _verdict(data: xr.Dataset) -> Verdict:
 
 
 def draw(data: xr.Dataset) -> Figure:
-    """A panel for each width: runs as thin lines, the ODE, and the band of noisy starts."""
+    """A panel for each width: runs as thin lines, the ODE, and the band of noisy
+    starts.
+    """
     from twolayer.plot.style import COLOURS, GREY, positive
 
     chosen = told(data)

@@ -1,8 +1,10 @@
 """The host loop: one save point after the other, with progress, early stop and Ctrl-C.
 
-    initial → [advance → snapshot]*   until the last save point, until every seed has stopped, or until interrupted
+    initial → [advance → snapshot]*
+        until the last save point, until every seed has stopped, or until interrupted
 
-Compiled code is called in pieces of a fraction of a second; nothing calls back from inside it.
+Compiled code is called in pieces of a fraction of a second; nothing calls back from
+inside it.
 """
 
 from __future__ import annotations
@@ -10,20 +12,38 @@ from __future__ import annotations
 import time as wall
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
-from twolayer.numerics.arguments import Monitor, Notes
+from twolayer.numerics.arguments import Listener, Notes
 from twolayer.numerics.types import Tree
-from twolayer.task.method import Evolution, Measure, Outcome, Snapshot
+from twolayer.task.method import (
+    Accountable,
+    Evolution,
+    Measure,
+    Outcome,
+    Snapshot,
+    Stand,
+)
 
-__all__ = ["Keeper", "Monitor", "Record", "Standing", "StartAgain", "follow", "settled"]
+__all__ = [
+    "Keeper",
+    "Listener",
+    "Record",
+    "Standing",
+    "StartAgain",
+    "follow",
+    "settled",
+]
 
 
 class StartAgain(Exception):
-    """What has been followed so far is not accurate enough: ``evolution`` takes its place, from the start."""
+    """What has been followed so far is not accurate enough: ``evolution`` takes its
+    place, from the start.
+    """
 
     def __init__(self, evolution: Evolution) -> None:
         super().__init__("the run begins again with finer averages")
@@ -44,10 +64,11 @@ def settled(arrays: Tree) -> Tree:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What came out of a run: snapshots at the save points passed, outcomes and where they happened.
+    """What came out of a run: snapshots at the save points passed, outcomes and where
+    they happened.
 
-    ``extras`` are further variables of the method, by name with their dimensions; ``left`` is for
-    the stage that follows.
+    ``extras`` are further variables of the method, by name with their dimensions;
+    ``left`` is for the stage that follows, ``claims`` for the witness.
     """
 
     snapshot: Snapshot | Measure
@@ -57,6 +78,7 @@ class Record:
     notes: Notes
     extras: dict[str, tuple[tuple[str, ...], np.ndarray]] = field(default_factory=dict)
     left: Tree = None
+    claims: Callable[[], list[Stand]] = list
 
     def advice(self, outcome: str) -> str:
         """What goes with an outcome: the method's own advice, or the general one."""
@@ -65,7 +87,9 @@ class Record:
 
 
 class Standing(NamedTuple):
-    """Where a run stands: its state at save point number ``at``, and what was seen at those up to it."""
+    """Where a run stands: its state at save point number ``at``, and what was seen at
+    those up to it.
+    """
 
     state: Tree
     at: int
@@ -81,8 +105,8 @@ class Keeper(Protocol):
     def write(self, point: Standing) -> None:
         """The run stands here."""
 
-    def close(self) -> None:
-        """The run has come to its end."""
+    def finish(self, point: Standing) -> None:
+        """The run has come to its end, here; nobody has saved its result yet."""
 
 
 def joined(parts: list[Any]) -> Any:
@@ -99,10 +123,12 @@ def follow(
     prepare: Callable[[], Evolution],
     points: np.ndarray,
     label: str,
-    monitor: Monitor,
+    monitor: Listener,
     keeper: Keeper | None = None,
 ) -> Record:
-    """Prepare an evolution and run it over its save points, from where a keeper has left it."""
+    """Prepare an evolution and run it over its save points, from where a keeper has
+    left it.
+    """
     interrupted = False
     monitor.begin(label, float(points[-1]))
     try:
@@ -138,8 +164,17 @@ def follow(
     if interrupted:
         outcome = np.where(codes == 0, Outcome.INTERRUPTED, outcome)
     if keeper is not None and not interrupted:
-        keeper.close()
+        keeper.finish(Standing(state, at, joined(parts)))
+    claims: Callable[[], list[Stand]] = list
+    if isinstance(evolution, Accountable) and not interrupted:
+        claims = partial(evolution.claims, state)
     more = ({}, {}) if interrupted else (evolution.notes(), evolution.extras())
     return Record(
-        joined(parts), outcome, stop, interrupted, *more, evolution.left(state)
+        joined(parts),
+        outcome,
+        stop,
+        interrupted,
+        *more,
+        evolution.left(state),
+        claims,
     )

@@ -1,11 +1,15 @@
-"""Explicit Runge–Kutta steps with error control and dense output, several starts side by side.
+"""Explicit Runge–Kutta steps with error control and dense output, several starts side
+by side.
 
-    k_i = F(y + h Σ_j A_ij k_j),    y' = y + h Σ_i b_i k_i,    h ← 0.9 h error^(−1/5),    each start with its own h
+    k_i = F(y + h Σ_j A_ij k_j),    y' = y + h Σ_i b_i k_i,    h ← 0.9 h error^(−1/5),
+        each start with its own h
 
-The pair of order 5 and 4 of Dormand and Prince, with Shampine's interpolant of order 4. A compiled call takes a few
-steps and returns them with the polynomials that interpolate them; the host reads save points and thresholds off these.
-So the compiled code knows neither, a call lasts as long as the host likes, and numbers do not depend on it. A start
-stops where a watched quantity reaches its level, or where a squared norm exceeds a bound.
+The pair of order 5 and 4 of Dormand and Prince, with Shampine's interpolant of order 4.
+A compiled call takes a few steps and returns them with the polynomials that interpolate
+them; the host reads save points and thresholds off these. So the compiled code knows
+neither, a call lasts as long as the host likes, and numbers do not depend on it. A
+start stops where a watched quantity reaches its level, or where a squared norm exceeds
+a bound.
 """
 
 from __future__ import annotations
@@ -25,13 +29,16 @@ from twolayer.loops.host_loop import settled
 from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.method import Outcome
 
-__all__ = ["STAGES", "Control", "Equation", "Track", "watched_at"]
+__all__ = ["STAGES", "Control", "Equation", "Track", "slopes", "watched_at"]
 
-LIMIT = 1e6  # squared norm beyond which a solution counts as diverged; the equations blow up in finite time
+# squared norm beyond which a solution counts as diverged; the equations blow up in
+# finite time
+LIMIT = 1e6
 RESOLUTION = 1e-14  # smallest step, relative to the end of the run
 FAR = 1e3  # beyond so many times the time passed, the end of the run does not matter
 SAFETY, SHRINK, GROW = 0.9, 0.2, 10.0
-CALL_SECONDS = 0.3  # a compiled call should last about this long, so that the bar moves and Ctrl-C is heard
+# a compiled call should last about this long, so that the bar moves and Ctrl-C is heard
+CALL_SECONDS = 0.3
 CAPACITY, HELD = (
     16,
     2**18,
@@ -43,7 +50,8 @@ OK, REACHED, DIVERGED, MAX_STEPS = (
     for x in (Outcome.OK, Outcome.REACHED, Outcome.DIVERGED, Outcome.MAX_STEPS)
 )
 
-STAGES = 6  # of a step; stage number 6 is the slope at its end, and the first of the next step
+# of a step; stage number 6 is the slope at its end, and the first of the next step
+STAGES = 6
 A = np.zeros((7, 7))
 A[1, :1] = [1 / 5]
 A[2, :2] = [3 / 40, 9 / 40]
@@ -51,9 +59,11 @@ A[3, :3] = [44 / 45, -56 / 15, 32 / 9]
 A[4, :4] = [19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729]
 A[5, :5] = [9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656]
 A[6, :6] = [35 / 384, 0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84]  # b
+# b of order 4, less b
 ERROR = np.array(
     [-71 / 57600, 0, 71 / 16695, -71 / 1920, 17253 / 339200, -22 / 525, 1 / 40]
-)  # b of order 4, less b
+)
+# coefficients of x, x², x³, x⁴ in the weights of the stages at the fraction x of a step
 DENSE = np.array(
     [
         [
@@ -84,7 +94,7 @@ DENSE = np.array(
         [0, -282668133 / 205662961, 2019193451 / 616988883, -1453857185 / 822651844],
         [0, 40617522 / 29380423, -110615467 / 29380423, 69997945 / 29380423],
     ]
-)  # coefficients of x, x², x³, x⁴ in the weights of the stages at the fraction x of a step
+)
 
 
 def interpolate(y: np.ndarray, dense: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -113,7 +123,9 @@ class Equation(eqx.Module):
 
 
 class Control(NamedTuple):
-    """Tolerances, the level at which each start stops, and whether it is met from above (+1) or from below (−1)."""
+    """Tolerances, the level at which each start stops, and whether it is met from above
+    (+1) or from below (−1).
+    """
 
     rtol: Real
     atol: Real
@@ -124,7 +136,8 @@ class Control(NamedTuple):
 class Starts(NamedTuple):
     """Where each start is: time, next step, state, slope, outcome code, steps tried.
 
-    Before the first step the slope is not known and the next step is 0, or −h for a guess h.
+    Before the first step the slope is not known and the next step is 0, or −h for a
+    guess h.
     """
 
     t: Real
@@ -136,7 +149,9 @@ class Starts(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """Steps taken, (capacity, lanes, …): where each began, its length (0 if there was none), and its polynomial."""
+    """Steps taken, (capacity, lanes, …): where each began, its length (0 if there was
+    none), and its polynomial.
+    """
 
     t: Real
     h: Real
@@ -145,7 +160,9 @@ class Steps(NamedTuple):
 
 
 def begin(y: Tree, t: float, guess: Number = 0.0) -> Starts:
-    """Starts with a leading axis, before their first step, for which there may be a guess."""
+    """Starts with a leading axis, before their first step, for which there may be a
+    guess.
+    """
     n = len(jax.tree.leaves(y)[0])
     y = jax.tree.map(lambda x: np.asarray(x, float), y)
     zero = np.zeros(n, np.int32)
@@ -181,7 +198,9 @@ def steps(
     end: Tree,
     count: Real,
 ) -> tuple[Starts, Steps]:
-    """At most ``count`` ≤ capacity tried steps of every start that runs, towards the time ``end``."""
+    """At most ``count`` ≤ capacity tried steps of every start that runs, towards the
+    time ``end``.
+    """
     right: Callable[[Tree], Tree] = jax.vmap(lambda y: equation(0.0, y))
     watched: Callable[[Tree], Real] = jax.vmap(lambda y: equation.watched(quantity, y))
     weights = jnp.asarray(A)
@@ -258,7 +277,8 @@ def steps(
         # of a run that is to last far longer than this, the clock here counts
         clock = jnp.clip(FAR * (lanes.t + h), 1e-280, end)
         stuck = runs & ~fine & ~fresh & (following < RESOLUTION * clock)
-        # steps too small for the clock are a blow-up, unless only rounding is left of the way to the end
+        # steps too small for the clock are a blow-up, unless only rounding is left of
+        # the way to the end
         near = stuck & (left <= 100 * RESOLUTION * end)
         t = jnp.where(near, end, t)
         code = jnp.where(
@@ -318,6 +338,20 @@ def watched_at(equation: Equation, quantity: str, y: Tree) -> Real:
     return jax.vmap(lambda y: equation.watched(quantity, y))(y)
 
 
+def slopes(equation: Equation, quantity: str | None, control: Control, y: Tree) -> Tree:
+    """dy/dt of all starts, by the very code that takes steps: its first look."""
+    numbers = (np.asarray(1.0), np.asarray(1))
+    lanes = begin(y, 0.0)
+    found, _ = steps(equation, quantity, control, capacity_of(lanes.y), lanes, *numbers)
+    return jax.tree.map(np.asarray, found.slope)
+
+
+def capacity_of(y: Tree) -> int:
+    """How many steps a call returns."""
+    size = sum(x.size for x in jax.tree.leaves(y))
+    return int(np.clip(HELD // (5 * size), 1, CAPACITY))
+
+
 class Track:
     """All starts on their way with one equation, from the first of ``times`` on."""
 
@@ -344,8 +378,7 @@ class Track:
         self.at = 0  # save points delivered
         self.calls, self.seconds, self.processor = 0, 0.0, 0.0
         self.tried = 0
-        size = sum(x.size for x in jax.tree.leaves(self.lanes.y))
-        self.capacity = int(np.clip(HELD // (5 * size), 1, CAPACITY))
+        self.capacity = capacity_of(self.lanes.y)
         self.count = 1
         self._ahead: dict[int, Tree] = {}
         self._known = np.zeros(
@@ -353,7 +386,9 @@ class Track:
         )  # the last save point that each start has passed
 
     def window(self, last: int, tick: Callable[[float], None]) -> Tree:
-        """States (starts, n, …) at the save points after the last ones, up to number ``last``."""
+        """States (starts, n, …) at the save points after the last ones, up to number
+        ``last``.
+        """
         while (self._known < last).any():
             self._call()
             # no further than what can be kept if the run is interrupted here
@@ -395,7 +430,9 @@ class Track:
 
     @property
     def remaining(self) -> float:
-        """Seconds that the rest of the run will take if steps stay as long as they are; of the processor alone."""
+        """Seconds that the rest of the run will take if steps stay as long as they are;
+        of the processor alone.
+        """
         running = self.lanes.code == OK
         if not running.any() or not self.tried:
             return 0.0
@@ -446,7 +483,9 @@ class Track:
         return high
 
     def _fill(self, log: Steps) -> None:
-        """States at the save points that have been passed; beyond the end of a start its last state."""
+        """States at the save points that have been passed; beyond the end of a start
+        its last state.
+        """
         starts = len(self.stop)
         until = np.where(self.lanes.code == OK, self.lanes.t, np.inf)
         stop = np.where(np.isnan(self.stop), np.inf, self.stop)
@@ -468,7 +507,8 @@ class Track:
             h = np.where(found, log.h[index, lane], 1.0)
             x = np.where(found, (t.ravel() - log.t[index, lane]) / h, 0.0)
             here = self._between(*_at(log, index, lane), x)
-            # within rounding of the end of a step, or beyond the end of a start: the state that is there
+            # within rounding of the end of a step, or beyond the end of a start: the
+            # state that is there
             values, tree = jax.tree.flatten(
                 _chosen(
                     found, here, jax.tree.map(lambda y, at=lane: y[at], self.lanes.y)
@@ -495,7 +535,9 @@ def _chosen(these: Real, new: Tree, old: Tree) -> Tree:
 
 
 def _at(log: Steps, index: np.ndarray, lane: np.ndarray) -> tuple[Tree, Tree]:
-    """States and polynomials (starts, m, …) of one step of each start; the log has (capacity, m, starts, …)."""
+    """States and polynomials (starts, m, …) of one step of each start; the log has
+    (capacity, m, starts, …).
+    """
     return jax.tree.map(lambda y: y[index, lane], log.y), jax.tree.map(
         lambda c: c[index, :, lane], log.dense
     )

@@ -1,9 +1,12 @@
-"""Flows with schedules: any motion, integrated in the time τ of the rates without their schedules.
+"""Flows with schedules: any motion, integrated in the time τ of the rates without their
+schedules.
 
-    dy/dτ = F(y) with f, f²/b and f in the place of the weights 1 of flow, noise and decay
+    dy/dτ = F(y) with f, f²/b and f in the place of the weights 1 of flow,
+        noise and decay
     dt/dτ = f,   ds/dτ = b        the clocks on which f and b depend, carried along
 
-Where a schedule jumps or bends, one integration ends and another begins (timeline.py knows where).
+Where a schedule jumps or bends, one integration ends and another begins (timeline.py
+knows where).
 """
 
 from __future__ import annotations
@@ -18,10 +21,18 @@ import numpy as np
 
 from twolayer.equations.optimiser_step import Limit
 from twolayer.loops.runge_kutta import OK, Equation, Track
-from twolayer.loops.windows import Integration, Motion, Pace, Window
+from twolayer.loops.windows import (
+    Integration,
+    Known,
+    Look,
+    Motion,
+    Pace,
+    Window,
+    changed,
+)
 from twolayer.numerics.arguments import Notes
 from twolayer.numerics.types import Number, Real, Tree
-from twolayer.task.method import Measure, Snapshot
+from twolayer.task.method import Measure, Snapshot, Stand
 from twolayer.task.schedule_factors import Clock, Tempo
 
 __all__ = ["Carried", "PacedEquation", "PacedMotion", "integrated"]
@@ -35,7 +46,9 @@ class Carried(NamedTuple):
 
 
 class PacedEquation(Equation):
-    """An equation whose rates have factors, made of what is carried beside its states."""
+    """An equation whose rates have factors, made of what is carried beside its
+    states.
+    """
 
     inner: Any
 
@@ -47,13 +60,9 @@ class PacedEquation(Equation):
         """What a threshold refers to."""
         return self.inner.watched(quantity, y.y)
 
-    def at(self, f: Number, b: Number) -> Any:
-        """The equation where lr is f times and the batch b times what they are as they are written."""
-
-        def scaled(x: Tree) -> Tree:
-            return x.scaled(f, b) if isinstance(x, Limit) else x
-
-        return jax.tree.map(scaled, self.inner, is_leaf=lambda x: isinstance(x, Limit))
+    def with_limit(self, change: Callable[[Limit], Limit]) -> Any:
+        """The equation inside with other weights of flow, noise and decay."""
+        return changed(self.inner, Limit, change)
 
 
 class PacedMotion(Motion):
@@ -82,6 +91,21 @@ class PacedMotion(Motion):
         """Why a run takes long."""
         return self.inner.expensive(track)
 
+    def left(self, end: Carried) -> Tree:
+        """What a stage that follows needs; what is carried beside it begins anew."""
+        return self.inner.left(end.y)
+
+    def stand(self, look: Look, y: Carried, lane: int, known: Known) -> Stand:
+        """That of the motion inside, with what is carried."""
+        more = jax.tree.map(lambda x: x[lane], y.more)
+        within: Look = lambda kind, change: look(kind, change).y  # noqa: E731
+        inner: Any = self.inner  # a motion by averages
+        return inner.stand(within, y.y, lane, {**known, **self.carried(more)})
+
+    def carried(self, more: Any) -> Known:
+        """What is carried beside one run, as numbers for its witness."""
+        return {}
+
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         """Variables of the motion."""
         return self.inner.extras()
@@ -95,11 +119,14 @@ class TimedEquation(PacedEquation):
     def __call__(self, t: Number, y: Carried, args: object = None) -> Carried:
         """dy/dτ."""
         f, b = (x * jnp.ones(()) for x in self.tempo(y.more))
-        return Carried(self.at(f, b)(t, y.y), Clock(jnp.ones(()), f, b))
+        paced = self.with_limit(lambda limit: limit.scaled(f, b))
+        return Carried(paced(t, y.y), Clock(jnp.ones(()), f, b))
 
 
 class TimedMotion(PacedMotion):
-    """The clocks beside the states; ``tempo`` is that of the piece that is being integrated."""
+    """The clocks beside the states; ``tempo`` is that of the piece that is being
+    integrated.
+    """
 
     def __init__(self, inner: Motion, unit: float) -> None:
         super().__init__(inner)
@@ -111,6 +138,11 @@ class TimedMotion(PacedMotion):
         """The starts, with all clocks at zero."""
         return Carried(self.inner.start(), Clock.zero((self.task.seeds,)))
 
+    def carried(self, more: Clock) -> Known:
+        """The factors of rate and batch."""
+        f, b = self.tempo(Clock(*map(float, more)))
+        return {"rate": float(f), "batch": float(b)}
+
     def equation(self) -> Equation:
         """The equation on the present piece."""
         return TimedEquation(
@@ -119,7 +151,9 @@ class TimedMotion(PacedMotion):
 
 
 class PacePieces(Pace):
-    """One integration after the other, from break to break and from window to window."""
+    """One integration after the other, from break to break and from window to
+    window.
+    """
 
     def __init__(
         self, motion: TimedMotion, rtol: float, max_steps: int, quiet: bool
@@ -159,6 +193,10 @@ class PacePieces(Pace):
     def again(self) -> None:
         """Nothing is known beyond the window."""
 
+    def rates(self, motion: Motion, equation: Equation, y: Tree) -> Tree:
+        """dy/dτ on the present piece."""
+        return self.whole.rates(motion, equation, y)
+
     @property
     def evaluations(self) -> int:
         """Stages of all steps tried."""
@@ -173,7 +211,9 @@ class PacePieces(Pace):
 def integrated(
     motion: Motion, rtol: float, max_steps: int, quiet: bool = False, unit: float = 0.0
 ) -> tuple[Any, Pace]:
-    """A motion and its integration, with the clocks of its schedules where there are any."""
+    """A motion and its integration, with the clocks of its schedules where there are
+    any.
+    """
     if not motion.task.algorithm.scheduled:
         return motion, Integration(motion, rtol, max_steps, quiet)
     timed = TimedMotion(motion, unit)

@@ -1,13 +1,17 @@
-"""Methods that take the algorithm's own steps: seeds side by side, from save point to save point in short calls.
+"""Methods that take the algorithm's own steps: seeds side by side, from save point to
+save point in short calls.
 
-    Stepper: start → [run(state, from step, to step)]* → snapshot        what a method compiles, and what it means
+    Stepper: start → [run(state, from step, to step)]* → snapshot
+        what a method compiles, and what it means
     Lanes:   groups of lanes, each with its own rates, thresholds and random streams
 
-Random numbers are functions of (seed, run, step, index), so the cutting into calls changes no number. Seeds are
-computed in groups of fixed size, one group after the other, so that their number changes none either. Several tasks may
-share a compiled call: runs that differ in numbers alone stand side by side. Compiled code may treat the lanes of a
-group differently in the last bit (vectors first, then a remainder), so a run keeps its place in a group,
-(run + seed) mod lanes, whatever its company: every bit is that of the run taken by itself.
+Random numbers are functions of (seed, run, step, index), so the cutting into calls
+changes no number. Seeds are computed in groups of fixed size, one group after the
+other, so that their number changes none either. Several tasks may share a compiled
+call: runs that differ in numbers alone stand side by side. Compiled code may treat the
+lanes of a group differently in the last bit (vectors first, then a remainder), so a run
+keeps its place in a group, (run + seed) mod lanes, whatever its company: every bit is
+that of the run taken by itself.
 """
 
 from __future__ import annotations
@@ -36,22 +40,25 @@ from twolayer.loops.stopping import DIVERGED, REACHED, Lane, Watch, watched_valu
 from twolayer.numerics import random
 from twolayer.numerics.arguments import Notes, Options
 from twolayer.numerics.types import Number, Real, Tree
-from twolayer.task.method import Evolution, Snapshot, Task
+from twolayer.task.method import Accountable, Snapshot, Stand, Task
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.schedule_factors import Tempo
 
 __all__ = ["Lanes", "Stepper", "Stepwise", "for_each_group", "lane_axes"]
 
-CALL_SECONDS = 0.3  # a compiled call should last about this long, so that the bar moves and Ctrl-C is heard
+# a compiled call should last about this long, so that the bar moves and Ctrl-C is heard
+CALL_SECONDS = 0.3
 CPU_LANES, DEVICE_LANES = 16, 4096
 
 
 def in_groups(group: Callable[..., Tree], *arguments: Tree) -> Tree:
-    """Apply a compiled function to one group after the other; groups are the first axis of all arguments.
+    """Apply a compiled function to one group after the other; groups are the first axis
+    of all arguments.
 
-    One after the other, so that the code of a group, and with it every bit of a result, does not depend on how many
-    groups there are. Their number is read off the data (the last argument is never negative): a loop known to run
-    once would be dissolved into its surroundings and rounded differently.
+    One after the other, so that the code of a group, and with it every bit of a result,
+    does not depend on how many groups there are. Their number is read off the data (the
+    last argument is never negative): a loop known to run once would be dissolved into
+    its surroundings and rounded differently.
     """
 
     def of(i: Number) -> Tree:
@@ -74,7 +81,9 @@ def in_groups(group: Callable[..., Tree], *arguments: Tree) -> Tree:
 
 
 def for_each_group(group: Callable[..., Tree], params: Tree, *arguments: Tree) -> Tree:
-    """The same of a function that takes parameters first, those of its group among them."""
+    """The same of a function that takes parameters first, those of its group among
+    them.
+    """
 
     def with_own(own: Options, *here: Tree) -> Tree:
         return group(params._replace(**own), *here)
@@ -83,11 +92,15 @@ def for_each_group(group: Callable[..., Tree], params: Tree, *arguments: Tree) -
 
 
 LANE_NUMBERS = ("rates", "tempo", "noise", "table", "watch")
-"""Parameters with a value of its own in each lane; the others are shared by all lanes."""
+"""Parameters with a value of its own in each lane; the others are shared by all
+lanes.
+"""
 
 
 def lane_numbers(params: Tree) -> Options:
-    """The parameters that differ from lane to lane, with leading axes (groups, lanes)."""
+    """The parameters that differ from lane to lane, with leading axes (groups,
+    lanes).
+    """
     return {
         name: getattr(params, name)
         for name in LANE_NUMBERS
@@ -96,7 +109,9 @@ def lane_numbers(params: Tree) -> Options:
 
 
 def lane_axes(params: Tree) -> Tree:
-    """Axes of vmap for the parameters of a group: the first for the numbers of a lane, none for what is shared."""
+    """Axes of vmap for the parameters of a group: the first for the numbers of a lane,
+    none for what is shared.
+    """
     own = lane_numbers(params)
     return type(params)(**{name: 0 if name in own else None for name in params._fields})
 
@@ -133,11 +148,14 @@ def steps_before(task: Task) -> np.ndarray:
 
 
 class Lanes:
-    """The seeds of one task, or of several of the same compiled form, in one row of groups of lanes.
+    """The seeds of one task, or of several of the same compiled form, in one row of
+    groups of lanes.
 
-    Each run has its own place in a group; lanes that no run takes count as stopped from the start. ``shape`` is
-    (groups, lanes). ``points`` (groups · lanes, save points) are step numbers counted from the first stage on the same
-    fixed set, on which earlier ones have taken ``before`` (groups · lanes,) steps; one row where all share it.
+    Each run has its own place in a group; lanes that no run takes count as stopped from
+    the start. ``shape`` is (groups, lanes). ``points`` (groups · lanes, save points)
+    are step numbers counted from the first stage on the same fixed set, on which
+    earlier ones have taken ``before`` (groups · lanes,) steps; one row where all share
+    it.
     """
 
     def __init__(self, tasks: Sequence[Task], lanes: int | None = None) -> None:
@@ -171,7 +189,8 @@ class Lanes:
             self._source = np.zeros(groups * lanes, int)
             self._source[self.index] = np.arange(self.seeds)
         until = self.task.until
-        # what is watched, the averages it takes, and the thresholds; None where nothing is
+        # what is watched, the averages it takes, and the thresholds; None where nothing
+        # is
         self.quantity = None if until is None else until.quantity
         risky = self.quantity in ("risk", "excess_risk")
         self.engine = select(self.task.problem, "squared").engine if risky else None
@@ -195,7 +214,9 @@ class Lanes:
         )
 
     def per_lane(self, values: Callable[[Task], np.ndarray]) -> np.ndarray:
-        """What each task says for its seeds, in one row of lanes; those that no run takes repeat the first."""
+        """What each task says for its seeds, in one row of lanes; those that no run
+        takes repeat the first.
+        """
         row = np.concatenate([values(task) for task in self.tasks])
         return row if self._in_order else row[self._source]
 
@@ -218,7 +239,9 @@ class Lanes:
         return self.fold(x[self._source])
 
     def resumed(self, form: Form) -> Memory | None:
-        """What an earlier stage left to a step of this form; None where there was none."""
+        """What an earlier stage left to a step of this form; None where there was
+        none.
+        """
         after = self.task.after
         if after is None:
             return None
@@ -247,7 +270,9 @@ class Lanes:
         return Q, M
 
     def only_start(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """Q, M, a with a first axis of length 1 where all lanes start alike; else None."""
+        """Q, M, a with a first axis of length 1 where all lanes start alike; else
+        None.
+        """
         start = self.task.start
         if len(self.tasks) > 1 or not isinstance(start, Overlaps) or start.batch:
             return None
@@ -278,7 +303,9 @@ class Lanes:
         return tempo
 
     def see(self, form: Form, extra: Tree) -> None:
-        """Put aside the rate that a rule has in force, relative to the law, at a save point."""
+        """Put aside the rate that a rule has in force, relative to the law, at a save
+        point.
+        """
         if form.rule is not None and form.rule.adapts is not None:
             self._rates.append(1 / np.sqrt(form.rule.adapts**2 + self.unfold(extra)))
 
@@ -292,18 +319,28 @@ class Lanes:
 
     def keys(self, *roles: random.Role) -> Array:
         """Keys (groups, lanes, roles, 2) of the random streams."""
-        draw = lambda task: np.stack(
-            [random.stream(task.seed, role, task.runs) for role in roles], axis=1
-        )  # noqa: E731
+
+        def draw(task: Any) -> np.ndarray:
+            return np.stack(
+                [random.stream(task.seed, role, task.runs) for role in roles], axis=1
+            )
+
         return self.fold(self.per_lane(draw))
 
     def _bookkeeping(self) -> tuple[Lane, Watch | None]:
-        """Initial bookkeeping; lanes that no run takes count as stopped, and starts that are there do not move."""
+        """Initial bookkeeping; lanes that no run takes count as stopped, and starts
+        that are there do not move.
+        """
         code = np.where(self.taken, 0, DIVERGED).astype(np.int32)
         if self.quantity is None:
-            return Lane(
-                self.fold(code), jnp.full(self.shape, jnp.nan), jnp.zeros(self.shape)
-            ), None
+            return (
+                Lane(
+                    self.fold(code),
+                    jnp.full(self.shape, jnp.nan, float),  # no weak type: compiled once
+                    jnp.zeros(self.shape),
+                ),
+                None,
+            )
         state = (self.engine, *map(self.fold, self.starts()), self.noise)
         values = np.asarray(watched_values(self.quantity, *state)).reshape(-1)
         untils = [task.until for task in self.tasks if task.until is not None]
@@ -323,7 +360,9 @@ class Lanes:
 
 
 class Stepper(Protocol):
-    """A method's own part of a stepwise run. States have leading axes (groups, lanes)."""
+    """A method's own part of a stepwise run. States have leading axes (groups,
+    lanes).
+    """
 
     lanes: Lanes
     block: int = 1
@@ -335,26 +374,40 @@ class Stepper(Protocol):
     def run(
         self, carry: tuple[Tree, Lane], start: Real, stop: Real
     ) -> tuple[Tree, Lane]:
-        """Compiled: steps start … stop − 1 of all groups, with step numbers (groups, lanes)."""
+        """Compiled: steps start … stop − 1 of all groups, with step numbers (groups,
+        lanes).
+        """
 
     def snapshot(self, state: Tree) -> Snapshot:
         """What is seen of a state, as one save point of all seeds."""
 
     def left(self, state: Tree) -> Tree:
-        """What a stage that follows needs to know of a state beyond the overlaps, seeds first."""
+        """What a stage that follows needs to know of a state beyond the overlaps, seeds
+        first.
+        """
         return None
 
+    def claims(self, state: Tree) -> list[Stand]:
+        """What is relied on at the start and at a state, beside the risk."""
+        return []
+
     def notes(self, diverged: bool) -> Notes:
-        """What the result should record about the numerics, and advice if a seed diverged."""
+        """What the result should record about the numerics, and advice if a seed
+        diverged.
+        """
         return {}
 
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-        """More variables of the result, after the run: the rate in force, where a rule chooses it."""
+        """More variables of the result, after the run: the rate in force, where a rule
+        chooses it.
+        """
         return self.lanes.extras()
 
 
-class Stepwise(Evolution):
-    """All seeds of a stepper; one of its steps may stand for ``stride`` steps of the algorithm."""
+class Stepwise(Accountable):
+    """All seeds of a stepper; one of its steps may stand for ``stride`` steps of the
+    algorithm.
+    """
 
     def __init__(self, lanes: Lanes, stepper: Stepper, stride: int = 1) -> None:
         self.lanes, self.stepper, self.stride = lanes, stepper, stride
@@ -377,7 +430,8 @@ class Stepwise(Evolution):
         )
         at, longest, own = 0, int((end - start).max()), self.lanes.index[0] % len(start)
         while at < longest and (np.asarray(state[1].code) == 0).any():
-            # whole blocks: a call that cuts one throws away the random numbers drawn for the rest of it
+            # whole blocks: a call that cuts one throws away the random numbers drawn
+            # for the rest of it
             stop = min(longest, at + self._blocks * block)
             began = wall.perf_counter()
             piece = (self.lanes.fold(np.minimum(start + x, end)) for x in (at, stop))
@@ -410,6 +464,10 @@ class Stepwise(Evolution):
     def left(self, state: Tree) -> Tree:
         """What the stepper leaves."""
         return self.stepper.left(state[0])
+
+    def claims(self, state: Tree) -> list[Stand]:
+        """What the stepper relies on."""
+        return self.stepper.claims(state[0])
 
     def notes(self) -> Notes:
         """What the stepper has to say."""

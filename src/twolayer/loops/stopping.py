@@ -1,9 +1,11 @@
 """Where a run stops: at the threshold of `until`, or where it leaves the finite range.
 
-    reached:  sign·(value − level) ≤ 0, at the step interpolated linearly;    diverged:  a squared norm beyond LIMIT
+    reached:  sign·(value − level) ≤ 0, at the step interpolated linearly;    diverged:
+              a squared norm beyond LIMIT
 
-A step never changes a seed that has stopped: when it would leave the finite range the seed keeps its last state and is
-marked at that step; when it passes the threshold it is marked there.
+A step never changes a seed that has stopped: when it would leave the finite range the
+seed keeps its last state and is marked at that step; when it passes the threshold it is
+marked there.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ DIVERGED, REACHED = (
 
 
 class Lane(NamedTuple):
-    """Bookkeeping of one seed: outcome code, step where it stopped, and the watched quantity."""
+    """Bookkeeping of one seed: outcome code, step where it stopped, and the watched
+    quantity.
+    """
 
     code: Real
     stop: Real
@@ -37,7 +41,9 @@ class Lane(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """The threshold of `until`: the quantity falls to the level (sign +1) or rises to it (sign −1)."""
+    """The threshold of `until`: the quantity falls to the level (sign +1) or rises to
+    it (sign −1).
+    """
 
     level: Real
     sign: Real
@@ -67,10 +73,12 @@ def accept(
     step: Number,
     on: bool | Real,
 ) -> Tree:
-    """Keep the new state if the seed still runs and the state is finite; mark what happened otherwise.
+    """Keep the new state if the seed still runs and the state is finite; mark what
+    happened otherwise.
 
-    After step number ``step``, from 0, the largest squared row norm is ``size``, where NaN counts as infinite, and the
-    watched quantity ``value``; ``on`` says whether the step is to be taken at all.
+    After step number ``step``, from 0, the largest squared row norm is ``size``, where
+    NaN counts as infinite, and the watched quantity ``value``; ``on`` says whether the
+    step is to be taken at all.
     """
     running = on & (lane.code == 0)
     finite = size < LIMIT

@@ -1,10 +1,14 @@
-"""From save point to save point in windows, with thresholds and blow-up, the averages refined along the way.
+"""From save point to save point in windows, with thresholds and blow-up, the averages
+refined along the way.
 
-    Motion   what moves: starts, the equation at the present accuracy, and what is seen of states
-    Pace     how it moves through one window: an integrator of dy/dt = F(y), or steps y ← F(y)
+    Motion   what moves: starts, the equation at the present accuracy,
+             and what is seen of states
+    Pace     how it moves through one window: an integrator of dy/dt = F(y), or steps y
+             ← F(y)
 
-After each window the averages behind F are tested at its end, and the window is run again with finer ones while the
-test fails. A start that has stopped keeps its last state.
+After each window the averages behind F are tested at its end, and the window is run
+again with finer ones while the test fails. A start that has stopped keeps its last
+state.
 """
 
 from __future__ import annotations
@@ -12,25 +16,39 @@ from __future__ import annotations
 import abc
 import warnings
 from collections.abc import Callable
-from typing import ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import numpy as np
 
-from twolayer.loops.runge_kutta import OK, STAGES, Control, Equation, Track, watched_at
+from twolayer.loops.runge_kutta import (
+    OK,
+    STAGES,
+    Control,
+    Equation,
+    Track,
+    slopes,
+    watched_at,
+)
 from twolayer.numerics.arguments import Notes
 from twolayer.numerics.types import Real, Tree
 from twolayer.task.method import Evolution, Measure, Snapshot, Task
 
 __all__ = [
+    "CLOSE",
     "CostWarning",
     "Integration",
+    "Kind",
+    "Known",
+    "Look",
     "Motion",
     "Pace",
     "Window",
     "Windows",
+    "changed",
     "control_of",
     "quantity_of",
+    "slopes_of_steps",
 ]
 
 WINDOWS = 10  # of a run, between which the accuracy of the averages is looked at
@@ -53,8 +71,51 @@ class CostWarning(UserWarning):
     """
 
 
+Known: TypeAlias = "dict[str, float]"
+"""Numbers of a run that its witness has to be told."""
+Kind: TypeAlias = "type | tuple[type, ...]"
+Look: TypeAlias = "Callable[[Kind, Callable[[Any], Any]], Any]"
+"""What becomes of states under an equation in which all tuples of a kind are
+changed.
+"""
+
+
+SHORT = 1e-7  # a step that shows averages by what it changes
+CLOSE = 1e-6  # of what there is: a step that changes more is not linear in its length
+
+
+def slopes_of_steps(
+    moved: Callable[[float], list[np.ndarray]], scale: float
+) -> list[np.ndarray]:
+    """What steps change, divided by their length: ``moved(length)`` is the change, and
+    steps are so short that it stays small beside ``scale``.
+    """
+    length = SHORT
+    room = CLOSE * scale if scale > 0 else np.inf
+    for _ in range(4):
+        change = moved(length)
+        sizes = [float(np.nanmax(np.abs(x), initial=0.0)) for x in change]
+        if not max(sizes) > room:
+            break
+        length *= room / (2 * max(sizes))
+    # the square of the length is all that moves where slopes vanish, as Q does at W = 0
+    half = moved(length / 2)
+    return [(4 * y - x) / length for x, y in zip(change, half, strict=True)]
+
+
+def changed(equation: Tree, kind: Kind, change: Callable[[Any], Any]) -> Tree:
+    """An equation with other numbers, those in tuples of a kind."""
+    return jax.tree.map(
+        lambda x: change(x) if isinstance(x, kind) else x,
+        equation,
+        is_leaf=lambda x: isinstance(x, kind),
+    )
+
+
 class Motion(abc.ABC):
-    """A method's own part of a run: what moves, and by which equation. States have a leading axis of starts."""
+    """A method's own part of a run: what moves, and by which equation. States have a
+    leading axis of starts.
+    """
 
     task: Task
 
@@ -72,18 +133,27 @@ class Motion(abc.ABC):
 
     @abc.abstractmethod
     def notes(self, pace: Pace) -> Notes:
-        """What the result should record about the numerics, after the run at this pace."""
+        """What the result should record about the numerics, after the run at this
+        pace.
+        """
 
     def refine(self, end: Tree) -> bool:
-        """Test the averages at the states ``end``: True if they have been made finer for another try."""
+        """Test the averages at the states ``end``: True if they have been made finer
+        for another try.
+        """
         return False
 
     def expensive(self, track: Track) -> str:
         """Why a run takes long, and what to change."""
-        return f"steps of {float(np.min(track.lanes.h)):.2g} to time {track.times[-1]:g}; shorten the time"
+        return (
+            f"steps of {float(np.min(track.lanes.h)):.2g} to time {track.times[-1]:g};"
+            " shorten the time"
+        )
 
     def left(self, end: Tree) -> Tree:
-        """What a stage that follows needs to know of the states ``end`` beyond the overlaps."""
+        """What a stage that follows needs to know of the states ``end`` beyond the
+        overlaps.
+        """
         return None
 
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
@@ -92,7 +162,9 @@ class Motion(abc.ABC):
 
 
 class Window(NamedTuple):
-    """One window of all starts: states at its save points and at its end, where each stopped, and outcome codes."""
+    """One window of all starts: states at its save points and at its end, where each
+    stopped, and outcome codes.
+    """
 
     saved: Tree
     end: Tree
@@ -116,11 +188,21 @@ class Pace(abc.ABC):
         code: np.ndarray,
         tick: Callable[[float], None],
     ) -> Window:
-        """From states ``y`` at the first of ``times`` through the others; starts whose ``code`` is not 0 stay."""
+        """From states ``y`` at the first of ``times`` through the others; starts whose
+        ``code`` is not 0 stay.
+        """
 
     @abc.abstractmethod
     def again(self) -> None:
-        """The equation has changed: what was known beyond the window's beginning is void."""
+        """The equation has changed: what was known beyond the window's beginning is
+        void.
+        """
+
+    def rates(self, motion: Motion, equation: Equation, y: Tree) -> Tree:
+        """What an equation of the form of the motion's makes of states ``y``: their
+        rates of change, or the states after a step, by the code of the run.
+        """
+        raise NotImplementedError
 
     @property
     @abc.abstractmethod
@@ -149,13 +231,16 @@ def control_of(motion: Motion, rtol: float) -> Control:
                 watched_at(motion.equation(), until.quantity, motion.start())
             )
     sign = np.full(n, 1.0 if until is None else until.sign)
-    # exact averages follow the smallest overlaps, which grow by many powers of ten; sampled ones cannot
+    # exact averages follow the smallest overlaps, which grow by many powers of ten;
+    # sampled ones cannot
     atol = min(1e-2 * rtol, 1e3 * rtol**2)
     return Control(np.asarray(rtol), np.asarray(atol), level, sign)
 
 
 class Integration(Pace):
-    """The integrator of loops/runge_kutta.py; a run that is going to take long says so once, unless ``quiet``."""
+    """The integrator of loops/runge_kutta.py; a run that is going to take long says so
+    once, unless ``quiet``.
+    """
 
     def __init__(
         self, motion: Motion, rtol: float, max_steps: int, quiet: bool = False
@@ -190,7 +275,9 @@ class Integration(Pace):
         code: np.ndarray,
         tick: Callable[[float], None],
     ) -> Window:
-        """Integrate from the first of ``times`` to the last, where the last step ends too."""
+        """Integrate from the first of ``times`` to the last, where the last step ends
+        too.
+        """
         guess = 0.0 if self._track is None else self._track.lanes.h
         self._tried = self.evaluations
         shape = (motion.equation(), quantity_of(motion.task), self.control)
@@ -217,6 +304,10 @@ class Integration(Pace):
     def again(self) -> None:
         """A new equation, from the beginning of the window on."""
         self._track = None
+
+    def rates(self, motion: Motion, equation: Equation, y: Tree) -> Tree:
+        """dy/dt."""
+        return slopes(equation, quantity_of(motion.task), self.control, y)
 
     def _foresee(self, motion: Motion, track: Track) -> None:
         """Say once if the rest of the run is going to take long."""
@@ -255,7 +346,9 @@ class Windows(Evolution, Generic[MotionT]):
         self.length = max(1, -(-(len(self.points) - 1) // WINDOWS))
 
     def initial(self) -> Tree:
-        """The starts, nothing stopped; the save points of one window are kept to restart from."""
+        """The starts, nothing stopped; the save points of one window are kept to
+        restart from.
+        """
         n = self.motion.task.seeds
         return (
             jax.tree.map(lambda x: x[:, None], self.motion.start()),
@@ -314,7 +407,9 @@ class Windows(Evolution, Generic[MotionT]):
         code: np.ndarray,
         tick: Callable[[float], None],
     ) -> Window:
-        """One window, again with finer averages while those used are too coarse at its end."""
+        """One window, again with finer averages while those used are too coarse at its
+        end.
+        """
         while True:
             window = jax.tree.map(
                 np.asarray, self.pace.window(self.motion, y, times, code, tick)

@@ -1,1 +1,3 @@
-"""The lenses: each turns the same problem, algorithm and start into a trajectory of the overlaps."""
+"""The lenses: each turns the same problem, algorithm and start into a trajectory of the
+overlaps.
+"""

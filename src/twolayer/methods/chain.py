@@ -1,12 +1,15 @@
 """The exact-in-law simulation: SGD in d dimensions that carries only the overlaps.
 
-    state: rows (A, B) of W in an orthonormal basis;    step: equations/orthogonal.py, exact in law
+    state: rows (A, B) of W in an orthonormal basis;
+        step: equations/orthogonal.py, exact in law
 
-Batches that fit are drawn sample by sample, many steps at a time; larger ones chunk after chunk; very large ones from
-the Gaussian limit of their sums (gaussian/batch_sums.py). Plain steps of small networks have machine code of their
-own (compiled/); this file has the rest, in JAX.
+Batches that fit are drawn sample by sample, many steps at a time; larger ones chunk
+after chunk; very large ones from the Gaussian limit of their sums
+(gaussian/batch_sums.py). Plain steps of small networks have machine code of their own
+(compiled/); this file has the rest, in JAX.
 
-Cost per step and seed: O(n_b p (p + k) + p³), whatever d. Memory O(seeds · (p² + min(n_b (p + k), 2¹⁴))).
+Cost per step and seed: O(n_b p (p + k) + p³), whatever d. Memory O(seeds · (p² +
+min(n_b (p + k), 2¹⁴))).
 """
 
 from __future__ import annotations
@@ -45,15 +48,18 @@ from twolayer.equations.orthogonal import (
     lq,
     overlaps,
 )
-from twolayer.gaussian.batch_sums import (
-    Nodes,
-    covariance_nodes,
-    gaussian_sums,
-    size_of_features,
-    tail,
-)
+from twolayer.gaussian.batch_sums import gaussian_sums, size_of_features, tail
 from twolayer.gaussian.engines import adapt
 from twolayer.gaussian.nodes import target_frame
+from twolayer.gaussian.sample_parts import FieldRows
+from twolayer.gaussian.single_samples import (
+    CHECKED,
+    Choice,
+    Place,
+    Samples,
+    choose,
+    typical_rows,
+)
 from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, for_each_group, lane_axes
 from twolayer.loops.stopping import Watch, accept, watched_value
 from twolayer.numerics import random
@@ -75,7 +81,8 @@ SAMPLES_AT_ONCE = 2**14  # normals of one seed held at once
 STEPS_AT_ONCE = 64
 More = Real | None  # what only some rules draw
 EXACT_BATCH = 2**17  # smaller batches are drawn sample by sample unless asked otherwise
-QUIET = 100  # and larger ones up to so many times the tail of g, where the Gaussian limit begins,
+# and larger ones up to so many times the tail of g, where the Gaussian limit begins,
+QUIET = 100
 LARGEST_SIZED = 128  # samples of a batch whose Gram matrix is drawn
 STREAMED = 2**24  # but no more than this
 NANOSECONDS = {
@@ -88,7 +95,9 @@ SECONDS = {"jax": 6.0, "compiled": 0.6, "device": 6.0}
 
 @dataclass(frozen=True)
 class ChainForm:
-    """Shapes and choices that fix the compiled code; Gaussian sums take the batch as data."""
+    """Shapes and choices that fix the compiled code; Gaussian sums take the batch as
+    data.
+    """
 
     at: Reduced
     quantity: str | None
@@ -116,7 +125,9 @@ class ChainForm:
 
 
 class ChainNumbers(NamedTuple):
-    """Numbers that the compiled code takes as data; rates, table, noise and watch have their own value in each lane."""
+    """Numbers that the compiled code takes as data; rates, table, noise and watch have
+    their own value in each lane.
+    """
 
     rates: Coefficients
     tempo: Tempo | None
@@ -125,7 +136,7 @@ class ChainNumbers(NamedTuple):
     table: Tree
     noise: Real
     batch: Number
-    nodes: Nodes | None
+    samples: Samples | None
     average: Any
     engine: Engine | None
     watch: Watch | None
@@ -156,7 +167,9 @@ def streamed_sums(
     number: Real,
     own: More = None,
 ) -> Sums:
-    """Sums over a batch too large to hold: chunk after chunk of samples; ``own`` is the key of a rule that draws."""
+    """Sums over a batch too large to hold: chunk after chunk of samples; ``own`` is the
+    key of a rule that draws.
+    """
     at, chunk = spec.at, spec.chunk
     index = jnp.arange(chunk * at.width, dtype=jnp.uint32)
 
@@ -169,7 +182,8 @@ def streamed_sums(
         )
 
     def add(i: Real, carry: tuple[Sums, Array]) -> tuple[Sums, Array]:
-        # the normals travel in the carry: inside one body XLA would compute them anew for each of their uses
+        # the normals travel in the carry: inside one body XLA would compute them anew
+        # for each of their uses
         total, normals = carry
         mine = None if own is None else jax.random.fold_in(own, i)
         part = batch_sums(at, frame, layers, normals, i * chunk, key=mine)
@@ -199,21 +213,21 @@ def sums_of(
     T: Tree,
     key: More = None,
 ) -> Sums:
-    """Sums of a batch from all its normals: sample by sample, or drawn from their Gaussian limit."""
+    """Sums of a batch from all its normals: sample by sample, or drawn from their
+    Gaussian limit.
+    """
     at, (W, a) = spec.at, layers
     if not spec.gaussian:
         return batch_sums(
             at, params.frame, layers, normals.reshape(at.batch, at.width), T=T, key=key
         )
-    assert params.nodes is not None
+    assert params.samples is not None
     rows, frame = (
         (W[:, : at.rank], W[:, at.rank :], a),
         (params.L, params.inverse, params.noise),
     )
     count = params.rates.batch if at.varies else params.batch
-    return gaussian_sums(
-        at.kernel, count, *rows, *frame, params.nodes, params.average, normals
-    )
+    return gaussian_sums(params.samples, count, *rows, *frame, params.average, normals)
 
 
 def one_step(
@@ -244,7 +258,9 @@ def advance(
     start: Real,
     stop: Real,
 ) -> Tree:
-    """Steps start … stop − 1 of all groups of seeds; all but shared parameters have leading axes (groups, lanes)."""
+    """Steps start … stop − 1 of all groups of seeds; all but shared parameters have
+    leading axes (groups, lanes).
+    """
     return for_each_group(
         partial(advance_group, spec, block), params, keys, carry, start, stop
     )
@@ -294,7 +310,9 @@ def advance_group(
         jitter: More,
         own: More,
     ) -> Tree:
-        """One step of one seed, from the normals of its batch where they are held, else from their key."""
+        """One step of one seed, from the normals of its batch where they are held, else
+        from their key.
+        """
         here = params.now(carry[0])
         layers = carry[0].aimed(spec.at.form, here.rates)
         if spec.held:
@@ -337,7 +355,8 @@ def advance_group(
 
 
 def brought(rows: Real, rank: int, columns: int) -> Array:
-    """Rows (…, n, rank + c) with as many columns outside the target's as asked for, and the same overlaps.
+    """Rows (…, n, rank + c) with as many columns outside the target's as asked for, and
+    the same overlaps.
 
     Examples
     --------
@@ -366,11 +385,19 @@ def batches(method: Chain, task: Task) -> tuple[int, int]:
 
 
 def unsummed(rule: Rule) -> str | None:
-    """What a rule asks of single samples that Gaussian sums over a batch do not have; None where they will do."""
+    """What a rule asks of single samples that Gaussian sums over a batch do not have;
+    None where they will do.
+    """
     if rule.sizes:
-        return f"the rule {rule} sees the length of every input, which sums of Gaussian batches do not have"
+        return (
+            f"the rule {rule} sees the length of every input, which sums of Gaussian"
+            " batches do not have"
+        )
     if rule.relabels or rule.draws:
-        return f"the rule {rule} draws a number for every sample, which sums of Gaussian batches do not know"
+        return (
+            f"the rule {rule} draws a number for every sample, which sums of Gaussian"
+            " batches do not know"
+        )
     return None
 
 
@@ -383,7 +410,9 @@ def layout_of(method: Chain, task: Task) -> BlockLayout | None:
 
 
 def gram_factor(method: Chain, task: Task) -> tuple[int, int, GramFactor | GramFactors]:
-    """Rank of the target, columns of B, and how to draw what the samples have outside both."""
+    """Rank of the target, columns of B, and how to draw what the samples have outside
+    both.
+    """
     problem, algorithm, rule = task.problem, task.algorithm, task.algorithm.rule
     most, layout = batches(method, task)[1], layout_of(method, task)
     count, noise = (
@@ -425,8 +454,9 @@ def tail_of(
     """
     kernel, L = kernel_of(problem, algorithm), target_frame(problem.P)[0]
     A, B = embed(Q, M, target_frame(problem.P)[1], problem.p)
-    nodes, _ = covariance_nodes(kernel, A.shape[1], B.shape[1], problem.noise > 0)
-    return float(tail(kernel, A, B, jnp.asarray(a), L, problem.noise, nodes))
+    rows = Place(A, B, jnp.asarray(a), jnp.asarray(problem.noise, float))
+    chosen = choose(kernel, L, [rows], problem.noise > 0, both=False)
+    return float(tail(chosen.samples, FieldRows.of(A, B, L), rows.a, rows.noise))
 
 
 def table_of(method: Chain, task: Task) -> Tree:
@@ -441,7 +471,9 @@ def table_of(method: Chain, task: Task) -> Tree:
 def compiled_form(
     method: Chain, task: Task
 ) -> tuple[ChainForm, int, GramFactor | GramFactors]:
-    """What fixes the compiled code of a task: shapes and choices, and steps in a block; and its own Gram factor."""
+    """What fixes the compiled code of a task: shapes and choices, and steps in a block;
+    and its own Gram factor.
+    """
     problem, algorithm = task.problem, task.algorithm
     least, batch = batches(method, task)
     rank, columns, factor = gram_factor(method, task)
@@ -472,22 +504,28 @@ def compiled_form(
 
 
 class ChainStepper(Stepper):
-    """Rows and second layer of all seeds of one task, or of several of the same compiled form."""
+    """Rows and second layer of all seeds of one task, or of several of the same
+    compiled form.
+    """
 
     def __init__(self, methods: Sequence[Chain], lanes: Lanes) -> None:
         self.lanes, task = lanes, lanes.task
         problem, algorithm = task.problem, task.algorithm
         L, inverse = target_frame(problem.P)
         self.spec, self.block, _ = compiled_form(methods[0], task)
-        at, nodes, average, self._sums = self.spec.at, None, None, "exact"
+        at, average, self._sums = self.spec.at, None, "exact"
+        self.choice: Choice | None = None
         if self.spec.gaussian:
-            nodes, rule = covariance_nodes(
-                at.kernel, at.rank, at.columns, problem.noise > 0
-            )
+            # typical rows, whatever the starts: tasks of one compiled form share a rule
+            noisy, a = problem.noise > 0, np.ones(problem.p)
+            level = np.asarray(float(noisy))
+            places = typical_rows(problem.p, at.rank, at.columns, a, level)
+            both = algorithm.train_second_layer
+            self.choice = choose(at.kernel, L, places, noisy, both=both)
             averager = adapt(problem, algorithm.drive, *task.starts())[0]
             average, self._sums = (
                 averager.engine,
-                f"gaussian (mean: {averager.label}; covariance: {rule})",
+                f"gaussian (mean: {averager.label}; covariance: {self.choice.label})",
             )
         tables = [table_of(*pair) for pair in zip(methods, lanes.tasks, strict=True)]
         table = jax.tree.map(lambda *x: lanes.fold(lanes.spread(x)), *tables)
@@ -498,17 +536,21 @@ class ChainStepper(Stepper):
                 self.layout.L,
                 (jnp.asarray(self.layout.scale), jnp.asarray(self.layout.spread)),
             )
+        samples = None if self.choice is None else self.choice.samples
         rates = lanes.rates([method.dim for method in methods])
         batch = float(algorithm.batch_at(methods[0].dim))
         frame = (rates, lanes.tempo, L, inverse, table, lanes.noise)
         self.params = ChainNumbers(
-            *frame, batch, nodes, average, lanes.engine, lanes.watch, *blocks
+            *frame, batch, samples, average, lanes.engine, lanes.watch, *blocks
         )
+        self.last = [x[:CHECKED] for x in task.starts()]
         noise = (random.Role.DIFFUSION,) if at.form.jitter or at.kernel.draws else ()
         self.streams = lanes.keys(random.Role.FIELDS, random.Role.ORTHOGONAL, *noise)
 
     def start(self) -> Memory:
-        """Rows of the start in the orthonormal basis, or where an earlier stage left them."""
+        """Rows of the start in the orthonormal basis, or where an earlier stage left
+        them.
+        """
         memory, columns = self.lanes.resumed(self.spec.at.form), self.spec.at.columns
         if memory is not None:
             rank, p = self.spec.at.rank, self.spec.at.p
@@ -550,6 +592,7 @@ class ChainStepper(Stepper):
                 None,
             ]
         snapshot = Snapshot(*seen)
+        self.last = [np.asarray(x)[:CHECKED, 0] for x in seen[:3]]
         if self.layout is None:
             return snapshot
         Q, M = self.layout.seen(self.lanes.unfold(state.now.W)[:, None])
@@ -558,7 +601,10 @@ class ChainStepper(Stepper):
     def _held_alike(self, memory: Memory) -> Memory:
         """What an earlier stage left, in the same coordinates."""
         if memory.now.W.shape[-1] != self.spec.at.rank + self.spec.at.columns:
-            why = "with inputs in blocks a stage carries as many rows as the one before it"
+            why = (
+                "with inputs in blocks a stage carries as many rows as the one"
+                " before it"
+            )
             raise Refused(
                 "Chain",
                 f"{why}: use momentum, or an average, in all of them or in none",
@@ -567,37 +613,56 @@ class ChainStepper(Stepper):
         return memory
 
     def left(self, state: Memory) -> Memory | None:
-        """What the optimiser carries beyond the rows of now, whose overlaps say everything."""
+        """What the optimiser carries beyond the rows of now, whose overlaps say
+        everything.
+        """
         carried = len(state.every) > 1 or state.extra is not None
         return jax.tree.map(self.lanes.unfold, state) if carried else None
 
     def notes(self, diverged: bool) -> Notes:
-        """How the batches were summed."""
-        return {"batch_sums": self._sums, "steps": "jax"}
+        """How the batches were summed; and of Gaussian sums the error of their
+        variances, where their rule was chosen and where the run ended.
+        """
+        notes: Notes = {"batch_sums": self._sums, "steps": "jax"}
+        if self.choice is None:
+            return notes
+        problem, columns = self.lanes.task.problem, self.spec.at.columns
+        places = [
+            Place(*embed(Q, M, self.params.inverse, columns), a, problem.noise)
+            for Q, M, a in zip(*self.last, strict=True)
+            if np.isfinite(Q).all() and np.isfinite(a).all()
+        ]
+        error = max(self.choice.error, self.choice.error_at(places))
+        return {**notes, "covariance_error": error}
 
 
 @register_method
 @dataclass(frozen=True)
 class Chain(Stackable):
-    """SGD in d dimensions simulated exactly in law through its overlaps: the cost does not grow with d.
+    """SGD in d dimensions simulated exactly in law through its overlaps: the cost does
+    not grow with d.
 
     Parameters
     ----------
     dim : int
         d.
     batch_sums : str
-        ``"exact"``: every sample is drawn. ``"gaussian"``: the sums over a batch are drawn from their Gaussian limit
-        with exact moments. ``"auto"``: exact up to n_b = 2¹⁷, and up to 2²⁴ where g has heavy tails (below 100 times
-        `tail_of`, which is 2 for linear neurons, 54 for h2, 1900 for h3, 57 000 for h4), Gaussian beyond. The result
-        records which.
+        ``"exact"``: every sample is drawn. ``"gaussian"``: the sums over a batch are
+        drawn from their Gaussian limit with exact moments. ``"auto"``: exact up to n_b
+        = 2¹⁷, and up to 2²⁴ where g has heavy tails (below 100 times `tail_of`, which
+        is 2 for linear neurons, 54 for h2, 1900 for h3, 57 000 for h4), Gaussian
+        beyond. The result records which.
     engine : str
-        ``"compiled"``: straight-line machine code over lanes of seeds, on all cores; for named and typed functions,
-        plain SGD and small networks on CPUs. ``"jax"``: everything, on every device. ``"auto"``: compiled code where
-        there is some. Both draw the same random numbers, so results agree up to rounding; the result records which.
+        ``"compiled"``: straight-line machine code over lanes of seeds, on all cores;
+        for named and typed functions, plain SGD and small networks on CPUs. ``"jax"``:
+        everything, on every device. ``"auto"``: compiled code where there is some. Both
+        draw the same random numbers, so results agree up to rounding; the result
+        records which.
 
     Notes
     -----
-    Cost per step and seed O(n_b p (p + k) + p³); memory O(seeds · (p² + min(n_b (p + k), 2¹⁴))).
+    Cost per step and seed O(n_b p (p + k) + p³); memory O(seeds · (p² + min(n_b (p +
+    k), 2¹⁴))).
 
     Examples
     --------
@@ -621,22 +686,27 @@ class Chain(Stackable):
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
-        """Reused samples are correlated with the weights, so the overlaps alone are not a Markov chain."""
+        """Reused samples are correlated with the weights, so the overlaps alone are not
+        a Markov chain.
+        """
         rule = algorithm.rule
         if rule is not None and rule.coordinates:
             return (
-                f"the rule {rule} acts on every coordinate, so a run depends on how the weights lie to the axes, which "
-                "the overlaps do not tell"
+                f"the rule {rule} acts on every coordinate, so a run depends on how the"
+                " weights lie to the axes, which the overlaps do not tell"
             )
         if algorithm.reused:
             return (
-                f"samples are reused ({algorithm.reused}), so the weights are correlated with the data and "
-                "the overlaps are no longer a Markov chain"
+                f"samples are reused ({algorithm.reused}), so the weights are"
+                " correlated with the data and the overlaps are no longer a Markov"
+                " chain"
             )
         return None
 
     def chosen(self, task: Task, spec: ChainForm) -> str:
-        """What takes the steps of a ``task`` of the form ``spec``, whatever its length: jax, compiled or device."""
+        """What takes the steps of a ``task`` of the form ``spec``, whatever its length:
+        jax, compiled or device.
+        """
         on_cpu = jax.default_backend() == "cpu"
         if self.engine == "jax" and on_cpu:
             return "jax"
@@ -653,7 +723,8 @@ class Chain(Stackable):
         reason = reason or no_machine_code()
         if reason is not None and self.engine == "compiled":
             raise InputError(
-                f"Argument `engine` = 'compiled' has no code for this task: {reason}; use engine='jax'."
+                f"Argument `engine` = 'compiled' has no code for this task: {reason};"
+                " use engine='jax'."
             )
         return "compiled" if reason is None else "jax"
 
@@ -665,7 +736,10 @@ class Chain(Stackable):
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
         """Rules that look at |z|² want every sample of a batch, all of them at once."""
         if self.batch_sums == "gaussian" and not problem.inputs.plain:
-            return "sums of Gaussian batches are known for inputs N(0, I); with blocks every sample is drawn"
+            return (
+                "sums of Gaussian batches are known for inputs N(0, I); with blocks"
+                " every sample is drawn"
+            )
         rule, other = algorithm.rule, super().objection(problem, algorithm)
         if rule is not None and other is None:
             reason = unsummed(rule) if self.batch_sums == "gaussian" else None
@@ -676,13 +750,16 @@ class Chain(Stackable):
                 or algorithm.batch.schedule is not None
             ):
                 return (
-                    f"the rule {rule} sees the length of every input, for which the chain draws the Gram matrix of a "
-                    f"whole batch: {LARGEST_SIZED} samples at most, of constant number"
+                    f"the rule {rule} sees the length of every input, for which the"
+                    f" chain draws the Gram matrix of a whole batch: {LARGEST_SIZED}"
+                    " samples at most, of constant number"
                 )
         return other
 
     def stack_key(self, task: Task) -> Hashable | None:
-        """Everything but the rates, the noise, the thresholds and, in the Gram factor, the dimension."""
+        """Everything but the rates, the noise, the thresholds and, in the Gram factor,
+        the dimension.
+        """
         spec, block, _ = compiled_form(self, task)
         if spec.gaussian or spec.at.form.rule is not None or spec.at.blocks:
             return None

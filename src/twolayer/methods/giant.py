@@ -1,10 +1,13 @@
-"""Giant steps: lr = O(1) and batches of order d or more, as d → ∞. The limit is a map from step to step.
+"""Giant steps: lr = O(1) and batches of order d or more, as d → ∞. The limit is a map
+from step to step.
 
-    M' = M + η psi,    Q' = Q + η (phi + phiᵀ) + η² [ chi/α + v Ω⁺ vᵀ ],    n_b = α d,  η = lr/N
+    M' = M + η psi,    Q' = Q + η (phi + phiᵀ) + η² [ chi/α + v Ω⁺ vᵀ ],    n_b = α d,
+        η = lr/N
 
-then rows are divided by their norms if they are projected or spherical. With larger batches, n_b ≫ d, the term with
-chi is gone: gradient descent on the population risk with a finite step. Fluctuations are of order d^(−1/2). With inputs
-in blocks the same holds in each (equations/mean_step_in_blocks.py).
+then rows are divided by their norms if they are projected or spherical. With larger
+batches, n_b ≫ d, the term with chi is gone: gradient descent on the population risk
+with a finite step. Fluctuations are of order d^(−1/2). With inputs in blocks the same
+holds in each (equations/mean_step_in_blocks.py).
 """
 
 from __future__ import annotations
@@ -34,20 +37,22 @@ __all__ = ["GiantSteps"]
 @register_method
 @dataclass(frozen=True)
 class GiantSteps(Method):
-    """The limit d → ∞ of steps of order one on fresh batches of order d: a deterministic map of the overlaps.
+    """The limit d → ∞ of steps of order one on fresh batches of order d: a
+    deterministic map of the overlaps.
 
     Parameters
     ----------
     band : bool
-        Follow the fluctuations too: ``M_band`` and ``Q_band`` in the result are standard deviations of M and Q times
-        d^(1/2). They come from the linearised map and the noise of every step, not from the last step alone.
+        Follow the fluctuations too: ``M_band`` and ``Q_band`` in the result are
+        standard deviations of M and Q times d^(1/2). They come from the linearised map
+        and the noise of every step, not from the last step alone.
     engine, accuracy, effort, log2_points
         As in `ODE`.
 
     Notes
     -----
-    α is read from ``batch=α*d``. Cost per step: one evaluation of the averages; with a band also 2F evaluations on
-    2¹³ points and nodes · F², F = p k + p (p + 1)/2.
+    α is read from ``batch=α*d``. Cost per step: one evaluation of the averages; with a
+    band also 2F evaluations on 2¹³ points and nodes · F², F = p k + p (p + 1)/2.
 
     Examples
     --------
@@ -75,7 +80,10 @@ class GiantSteps(Method):
             return reuse_refused(algorithm)
         rule = algorithm.rule
         if rule is not None and not rule.single:
-            return f"the rule {rule} is not one of single samples, whose batch averages are what giant steps are made of"
+            return (
+                f"the rule {rule} is not one of single samples, whose batch averages"
+                " are what giant steps are made of"
+            )
         if regime_of(algorithm).name == "giant steps":
             reason = (
                 layers_apart(algorithm)
@@ -84,9 +92,11 @@ class GiantSteps(Method):
             )
             return reason or unaveraged(rule) or two_laws(problem, algorithm)
         return (
-            f"giant steps have lr = O(1) and batches of at least order d, such as lr = 0.5, batch = 4*d, but with "
-            f"lr = {algorithm.lr}, batch = {algorithm.batch} the limit is another one; Map iterates the mean step at "
-            "a finite d where batches average, and Chain is exact at any lr and batch"
+            "giant steps have lr = O(1) and batches of at least order d, such as lr ="
+            f" 0.5, batch = 4*d, but with lr = {algorithm.lr}, batch ="
+            f" {algorithm.batch} the limit is another one; Map iterates the mean step"
+            " at a finite d where batches average, and Chain is exact at any lr and"
+            " batch"
         )
 
     @classmethod
@@ -97,15 +107,27 @@ class GiantSteps(Method):
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
         """The band is that of overlaps alone."""
         if self.band and not problem.inputs.plain:
-            return "the linearised map of the band is that of inputs N(0, I): use band = False"
+            return (
+                "the linearised map of the band is that of inputs N(0, I): use band ="
+                " False"
+            )
         if self.band and algorithm.rule is not None:
-            return f"the covariances of the band are those of plain gradients, which the rule {algorithm.rule} changes"
+            return (
+                "the covariances of the band are those of plain gradients, which the"
+                f" rule {algorithm.rule} changes"
+            )
         if self.band and form_of(algorithm).carries:
-            return "the linearised map of the band has no rows of the step before: use momentum = 0 or band = False"
+            return (
+                "the linearised map of the band has no rows of the step before: use"
+                " momentum = 0 or band = False"
+            )
         if self.band and (
             algorithm.second_lr is not None or not algorithm.train_first_layer
         ):
-            return "the band is that of one lr for all: leave out second_lr and train the first layer, or use band = False"
+            return (
+                "the band is that of one lr for all: leave out second_lr and train the"
+                " first layer, or use band = False"
+            )
         return super().objection(problem, algorithm) or (
             no_moment(problem, algorithm, 4) if self.band else None
         )
@@ -125,7 +147,9 @@ class GiantSteps(Method):
         )
 
     def cost(self, task: Task) -> float:
-        """One evaluation of the averages for every step, and the linearised map for a band."""
+        """One evaluation of the averages for every step, and the linearised map for a
+        band.
+        """
         seconds = step_seconds(task, Precision.of(self), Terms(band=self.band))
         return super().cost(task) + float(task.points[-1]) * seconds
 

@@ -2,23 +2,29 @@
 
     X ← E[X after one step | X],    X = (M, Q, a)        (mean_step.py)
 
-It has no sampling noise and contains every regime of lr and batch; each correction can be left out by its name:
+It has no sampling noise and contains every regime of lr and batch; each correction can
+be left out by its name:
 
-    "norm"       η² (d/n_b) chi                  the orthogonal part of the gradient noise
+    "norm"       η² (d/n_b) chi                  the orthogonal part of the gradient
+                 noise
     "pairs"      η² (1 − 1/n_b) v Ω⁺ vᵀ          pairs of different samples of a batch
-    "dimension"  η² (chi₂ − (p+k) chi)/n_b       ‖z‖² is not d and is correlated with the fields: 1/d of "norm"
-    "ratio"      ⅜ Var Q', −½ Cov(M', Q')        the mean of a ratio is not the ratio of means (normalised rows)
+    "dimension"  η² (chi₂ − (p+k) chi)/n_b
+                 ‖z‖² is not d and is correlated with the fields: 1/d of "norm"
+    "ratio"      ⅜ Var Q', −½ Cov(M', Q')
+                 the mean of a ratio is not the ratio of means (normalised rows)
 
-Means describe a run only where a batch averages. The measure is how much the squared norm of a row fluctuates in one
-step, the largest of
+Means describe a run only where a batch averages. The measure is how much the squared
+norm of a row fluctuates in one step, the largest of
 
     ( Var Q'_jj )^{1/2} / E Q'_jj.
 
-From a few tenths on, the expansion of the ratio breaks down (overlaps above one), and so does the drift at the mean.
-At 0.3 the mean of one projected step is off by less than 1 %, at 0.4 by up to 2 %, at 1 by 12 %, whatever the
-activation: batches of a few samples with steps as long as the weights, and heavy tails, are for `Chain`.
+From a few tenths on, the expansion of the ratio breaks down (overlaps above one), and
+so does the drift at the mean. At 0.3 the mean of one projected step is off by less than
+1 %, at 0.4 by up to 2 %, at 1 by 12 %, whatever the activation: batches of a few
+samples with steps as long as the weights, and heavy tails, are for `Chain`.
 
-Inputs with blocks have a mean step for each (equations/mean_step_in_blocks.py), in which "ratio" is left out.
+Inputs with blocks have a mean step for each (equations/mean_step_in_blocks.py), in
+which "ratio" is left out.
 """
 
 from __future__ import annotations
@@ -39,7 +45,7 @@ from twolayer.equations.mean_step import MeanStep, Rows, Terms, Weights
 from twolayer.equations.mean_step_in_blocks import BlockMeanStep
 from twolayer.equations.optimiser_step import coefficients_of, form_of
 from twolayer.equations.state import Overlap
-from twolayer.gaussian.step_fluctuations import StepNodes
+from twolayer.gaussian.step_fluctuations import StepSamples
 from twolayer.loops.mean_step_loop import mean_steps, step_seconds
 from twolayer.loops.refined_averages import Precision, check_precision
 from twolayer.numerics.arguments import Options
@@ -56,19 +62,23 @@ __all__ = ["CORRECTIONS", "LARGEST_FLUCTUATION", "Map", "reuse_refused"]
 
 CORRECTIONS = ("norm", "pairs", "dimension", "ratio")
 LARGEST_FLUCTUATION = 0.4
-"""Of the squared norm of a row in one step, relative: beyond it the mean step describes no run."""
+"""Of the squared norm of a row in one step, relative: beyond it the mean step describes
+no run.
+"""
 
 
 def reuse_refused(algorithm: SGD) -> str:
     """Why the mean of a step says nothing of reused samples."""
     return (
-        f"samples are reused ({algorithm.reused}), so a step depends on the whole past and its mean is no "
-        f"function of the overlaps; {instead_of_memory(algorithm)}"
+        f"samples are reused ({algorithm.reused}), so a step depends on the whole past"
+        f" and its mean is no function of the overlaps; {instead_of_memory(algorithm)}"
     )
 
 
 def affine(problem: Problem, algorithm: SGD) -> bool:
-    """Whether the mean of a step is linear in the overlaps: iterated means are then exact, whatever fluctuates."""
+    """Whether the mean of a step is linear in the overlaps: iterated means are then
+    exact, whatever fluctuates.
+    """
     sigma, h = problem.activation.polynomial, problem.target.polynomial
     linear = (
         sigma is not None
@@ -87,24 +97,28 @@ def affine(problem: Problem, algorithm: SGD) -> bool:
 @register_method
 @dataclass(frozen=True)
 class Map(Method):
-    """The mean of one step of SGD at dimension d, iterated: deterministic, with every 1/d and 1/n_b term.
+    """The mean of one step of SGD at dimension d, iterated: deterministic, with every
+    1/d and 1/n_b term.
 
     Parameters
     ----------
     dim : int
         d.
     without : tuple of str
-        Corrections to leave out, of ``"norm"``, ``"pairs"``, ``"dimension"`` and ``"ratio"``.
+        Corrections to leave out, of ``"norm"``, ``"pairs"``, ``"dimension"`` and
+        ``"ratio"``.
     engine, accuracy, effort, log2_points
         As in `ODE`.
 
     Notes
     -----
-    The mean of one step from given overlaps is exact for free weights, and exact to second order in the fluctuations of
-    the norms for normalised ones (with momentum, to first order). Iterating means leaves out what fluctuations do to
-    later drifts, of order 1/d; nothing for free linear students. Where batches do not average (the squared norm of a
-    row fluctuates in one step by more than 0.4 of its mean) it refuses. Cost per step: one evaluation of the averages,
-    whatever d and n_b, and nodes · p (p + k) for "dimension" and "ratio".
+    The mean of one step from given overlaps is exact for free weights, and exact to
+    second order in the fluctuations of the norms for normalised ones (with momentum, to
+    first order). Iterating means leaves out what fluctuations do to later drifts, of
+    order 1/d; nothing for free linear students. Where batches do not average (the
+    squared norm of a row fluctuates in one step by more than 0.4 of its mean) it
+    refuses. Cost per step: one evaluation of the averages, whatever d and n_b, and
+    parts · p² (p + k) for "dimension" and "ratio".
 
     Examples
     --------
@@ -139,12 +153,14 @@ class Map(Method):
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
-        """Only fresh samples, gradients that are functions of the fields, and noise whose fluctuations have a size."""
+        """Only fresh samples, gradients that are functions of the fields, and noise
+        whose fluctuations have a size.
+        """
         rule = algorithm.rule
         if rule is not None and (not rule.single or rule.sizes):
             return (
-                f"with the rule {rule} a step depends on more than the fields of its samples, so the terms of order "
-                "1/d of its mean are others"
+                f"with the rule {rule} a step depends on more than the fields of its"
+                " samples, so the terms of order 1/d of its mean are others"
             )
         if algorithm.reused:
             return reuse_refused(algorithm)
@@ -196,9 +212,10 @@ class Map(Method):
     def _scattered(self, algorithm: SGD, batch: int, size: float) -> str:
         """Why a mean says nothing."""
         return (
-            f"with lr = {algorithm.lr}, batch = {algorithm.batch} at d = {self.dim} the squared norm of a row "
-            f"fluctuates in one step by {size:.2g} of its mean, and the mean step describes runs up to "
-            f"{LARGEST_FLUCTUATION:g} only: {batch} sample{'s do' if batch > 1 else ' does'} not average"
+            f"with lr = {algorithm.lr}, batch = {algorithm.batch} at d = {self.dim} the"
+            f" squared norm of a row fluctuates in one step by {size:.2g} of its mean,"
+            f" and the mean step describes runs up to {LARGEST_FLUCTUATION:g} only:"
+            f" {batch} sample{'s do' if batch > 1 else ' does'} not average"
         )
 
     @property
@@ -206,16 +223,18 @@ class Map(Method):
         return Terms("dimension" not in self.without, "ratio" not in self.without)
 
     def cost(self, task: Task) -> float:
-        """One evaluation of the averages, and of the terms of a finite dimension, for every step."""
+        """One evaluation of the averages, and of the terms of a finite dimension, for
+        every step.
+        """
         seconds = step_seconds(task, Precision.of(self), self._terms)
         return super().cost(task) + float(task.points[-1]) * seconds
 
 
 def block_fluctuation(map_: BlockMeanStep, task: Task, loudest: float) -> float:
     """The same where inputs have blocks."""
-    nodes = StepNodes.of(task.problem, task.algorithm)
+    samples = StepSamples.of(task.problem, task.algorithm)
     step = dataclasses.replace(
-        map_, form=map_.form.flow, terms=Terms(), nodes=nodes, tempo=None
+        map_, form=map_.form.flow, terms=Terms(), samples=samples, tempo=None
     )
     starts = Rows(*task.block_starts(), task.starts()[2])
     return float(
@@ -226,18 +245,20 @@ def block_fluctuation(map_: BlockMeanStep, task: Task, loudest: float) -> float:
 
 
 def fluctuation(map_: MeanStep, task: Task, loudest: float = 1.0) -> float:
-    """Largest relative standard deviation of Q'_jj in the first step, of all neurons and starts.
+    """Largest relative standard deviation of Q'_jj in the first step, of all neurons
+    and starts.
 
-    ``loudest`` is the largest f²/b of a schedule: the step with the most noise is what counts.
+    ``loudest`` is the largest f²/b of a schedule: the step with the most noise is what
+    counts.
     """
-    nodes = StepNodes.of(task.as_trained.problem, task.algorithm)
+    samples = StepSamples.of(task.as_trained.problem, task.algorithm)
     rates = map_.rates._replace(step=map_.rates.step * np.sqrt(loudest))
     # numbers are data: one compilation serves all rates and batches
     rates, weights = jax.tree.map(jnp.asarray, (rates, map_.weights))
     parts: Options = {
         "form": map_.form.flow,
         "terms": Terms(),
-        "nodes": nodes,
+        "samples": samples,
         "light": None,
         "tempo": None,
     }
@@ -252,8 +273,8 @@ def _relative_variances(step: MeanStep, starts: Tree) -> Real:
     def of_one(start: Tree) -> Array:
         now = Overlap(*start)
         done = step.mean(Rows(*now), step.engine)
-        assert step.nodes is not None
-        own = step.nodes.own_covariance(*step.around(now, done))
+        assert step.samples is not None
+        own = step.samples.own_covariance(*step.around(now, done))
         norm = jnp.diagonal(done.rows.gram) / done.scale**2
         return (
             jnp.diagonal(own.norms) * step.rates.step**2 * step.weights.single / norm**2

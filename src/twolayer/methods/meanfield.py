@@ -1,22 +1,28 @@
-"""Infinitely wide networks: neurons as particles that move in the field of their own distribution.
+"""Infinitely wide networks: neurons as particles that move in the field of their own
+distribution.
 
     w = (m, w⊥),  q = |w⊥|²,  μ_t on (m, q) ∈ R^{k+1},    W = M P⁺ W* + W⊥
-    dm/dt = E_Ξ[Ψ(Ω̃)],    dq/dt = E_Ξ[Ψ⊥(Ω̃)],    Q̃ = M P⁺ Mᵀ + D_√q Ξ D_√q,    Ξ_ij = ⟨g_i, g_j⟩
+    dm/dt = E_Ξ[Ψ(Ω̃)],    dq/dt = E_Ξ[Ψ⊥(Ω̃)],    Q̃ = M P⁺ Mᵀ + D_√q Ξ D_√q,
+        Ξ_ij = ⟨g_i, g_j⟩
 
-with directions g uniform on the sphere of the orthogonal complement, dimension d − rank P; Ξ = 1 for d → ∞. The part
-(γ/p) Ψ^Var of the dynamics is gone with p → ∞. In the coordinates (P^{−1/2} m, √q) this is the gradient flow of the
-risk in the Wasserstein metric, ∂_t μ = ∇·(μ ∇ δR/δμ); these are the coordinates integrated here. As d → ∞ the output
-is a function of the target's fields alone, and the loss may be any.
+with directions g uniform on the sphere of the orthogonal complement, dimension d − rank
+P; Ξ = 1 for d → ∞. The part (γ/p) Ψ^Var of the dynamics is gone with p → ∞. In the
+coordinates (P^{−1/2} m, √q) this is the gradient flow of the risk in the Wasserstein
+metric, ∂_t μ = ∇·(μ ∇ δR/δμ); these are the coordinates integrated here. As d → ∞ the
+output is a function of the target's fields alone, and the loss may be any.
 
-Inputs with blocks, d → ∞: a particle is (m⁽ⁱ⁾, q⁽ⁱ⁾), i = 1, …, b, and ξ are fields of the target's parts in blocks.
+Inputs with blocks, d → ∞: a particle is (m⁽ⁱ⁾, q⁽ⁱ⁾), i = 1, …, b, and ξ are fields of
+the target's parts in blocks.
 
     λ = Σ_i √s_i A⁽ⁱ⁾·ξ⁽ⁱ⁾ + s g,    λ* = Σ_i √s_i L⁽ⁱ⁾ ξ⁽ⁱ⁾,    s² = Σ_i s_i q⁽ⁱ⁾
     dA⁽ⁱ⁾/dt = √s_i a E[σ'(λ) ξ⁽ⁱ⁾ e],    d√q⁽ⁱ⁾/dt = (s_i √q⁽ⁱ⁾/s) a E[σ'(λ) g e]
 
-for what w⊥⁽ⁱ⁾ feels is along itself: orthogonal parts of two particles have no overlap in any block.
+for what w⊥⁽ⁱ⁾ feels is along itself: orthogonal parts of two particles have no overlap
+in any block.
 
-Cost per evaluation of the right-hand side: O(particles) for quadratic tasks, O(particles · nodes · orders) otherwise
-(gaussian/ensemble_rules.py); O(particles²) for up to 2048 particles with closed pair averages.
+Cost per evaluation of the right-hand side: O(particles) for quadratic tasks,
+O(particles · nodes · orders) otherwise (gaussian/ensemble_rules.py); O(particles²) for
+up to 2048 particles with closed pair averages.
 """
 
 from __future__ import annotations
@@ -71,26 +77,34 @@ from twolayer.task.regimes import regime_of
 
 __all__ = ["MeanField"]
 
-COPIES = 100  # of a state that the integrator holds: its stages, and what the compiler keeps beside them
+# of a state that the integrator holds: its stages, and what the compiler keeps beside
+# them
+COPIES = 100
 
 
 class BlockParts(NamedTuple):
-    """Rows of particles in the blocks of the inputs: A (n, r) along the target's parts, s (n, b) beside them.
+    """Rows of particles in the blocks of the inputs: A (n, r) along the target's parts,
+    s (n, b) beside them.
 
-    ``scale`` (r,) is the standard deviation of each coordinate of A, ``variance`` (b,) that of each block squared.
+    ``scale`` (r,) is the standard deviation of each coordinate of A, ``variance`` (b,)
+    that of each block squared.
     """
 
     scale: Real
     variance: Real
 
     def fields(self, y: Cloud) -> Cloud:
-        """What the fields see of the rows, which no longer tells the blocks of the orthogonal parts."""
+        """What the fields see of the rows, which no longer tells the blocks of the
+        orthogonal parts.
+        """
         return Cloud(
             y.A * self.scale, jnp.sqrt((self.variance * y.s**2).sum(-1)), y.a, y.weights
         )
 
     def push(self, y: Cloud, seen: Cloud, rates: Velocity) -> Array:
-        """What the rows feel, (n, r + b): every coordinate by its own standard deviation."""
+        """What the rows feel, (n, r + b): every coordinate by its own standard
+        deviation.
+        """
         share = self.variance * y.s / jnp.where(seen.s > 0, seen.s, 1.0)[:, None]
         return jnp.column_stack([rates.A * self.scale, share * rates.s[:, None]])
 
@@ -115,7 +129,9 @@ class Drift(Equation):
         return y if self.parts is None else self.parts.fields(y)
 
     def watched(self, quantity: str | None, y: Cloud) -> Real:
-        """What a threshold refers to; ‖M‖_F of p neurons distributed as the particles are."""
+        """What a threshold refers to; ‖M‖_F of p neurons distributed as the particles
+        are.
+        """
         if quantity is None:
             return jnp.zeros(())
         M = self._fields(y).A @ self.L.T
@@ -159,7 +175,9 @@ def _risks(drift: Drift, states: Cloud) -> Array:
 
 
 class SharedFields(NamedTuple):
-    """λ* = L ξ, L (k, r); of every block, L⁽ⁱ⁾ with P⁽ⁱ⁾ = L⁽ⁱ⁾L⁽ⁱ⁾ᵀ and its inverse; and the parts of particles."""
+    """λ* = L ξ, L (k, r); of every block, L⁽ⁱ⁾ with P⁽ⁱ⁾ = L⁽ⁱ⁾L⁽ⁱ⁾ᵀ and its inverse;
+    and the parts of particles.
+    """
 
     L: np.ndarray
     inverses: list[np.ndarray]
@@ -187,7 +205,9 @@ def frame_of(task: Task) -> SharedFields:
 
 
 class CloudMotion(Motion):
-    """Particles of all starts; nodes and orders are refined along the way where their error grows."""
+    """Particles of all starts; nodes and orders are refined along the way where their
+    error grows.
+    """
 
     def __init__(self, task: Task, method: MeanField) -> None:
         self.task, self.method = task, method
@@ -196,8 +216,9 @@ class CloudMotion(Motion):
         self.wide = method.wide(task, self.cloud.s.shape[1])
         if self.wide.dimension == 0 and self.cloud.s.max() > 1e-6:
             raise InputError(
-                f"Argument `start` must have q = 0 at dim = {method.dim:g}, for the target directions fill the whole "
-                f"space, but has q = {self.cloud.s.max() ** 2:.3g}."
+                f"Argument `start` must have q = 0 at dim = {method.dim:g}, for the"
+                " target directions fill the whole space, but has q ="
+                f" {self.cloud.s.max() ** 2:.3g}."
             )
         self.fineness, self.worst = self._adapted(self.cloud, Fineness())
 
@@ -215,7 +236,9 @@ class CloudMotion(Motion):
         return fineness, max(errors)
 
     def _starts(self) -> Cloud:
-        """A, √q, a and weights of all starts; the neurons of overlaps are particles of equal weight."""
+        """A, √q, a and weights of all starts; the neurons of overlaps are particles of
+        equal weight.
+        """
         task, start = self.task, self.task.start
         if isinstance(start, Particles):
             a = (
@@ -323,28 +346,34 @@ class CloudMotion(Motion):
 @register_method
 @dataclass(frozen=True)
 class MeanField(Method):
-    """The limit p → ∞ of the gradient-flow part: neurons as particles (m, q), at dimension d or d → ∞.
+    """The limit p → ∞ of the gradient-flow part: neurons as particles (m, q), at
+    dimension d or d → ∞.
 
-    It starts from `Particles`, of any number and weight, or from the neurons of `Overlaps`. The dataset then has
-    ``q`` (seed, time, neuron) and ``weight`` (neuron) beside M, a and the risks; a neuron is a particle.
+    It starts from `Particles`, of any number and weight, or from the neurons of
+    `Overlaps`. The dataset then has ``q`` (seed, time, neuron) and ``weight`` (neuron)
+    beside M, a and the risks; a neuron is a particle.
 
     Parameters
     ----------
     dim : int or infinity
-        d: overlaps of the orthogonal parts are averaged over directions uniform on their sphere. At infinity they
-        vanish, and the equation is the high-dimensional mean field.
+        d: overlaps of the orthogonal parts are averaged over directions uniform on
+        their sphere. At infinity they vanish, and the equation is the high-dimensional
+        mean field.
     self_interaction : bool
-        Whether a particle's term with itself has correlation one, Ξ_ii = 1: the source's MF-ODE at finite p. It is
-        exact at a random start, but no 1/p correction: later it is further from a network of p neurons than the
-        default (docs/mean_field.md has numbers).
+        Whether a particle's term with itself has correlation one, Ξ_ii = 1: the
+        source's MF-ODE at finite p. It is exact at a random start, but no 1/p
+        correction: later it is further from a network of p neurons than the default
+        (docs/mean_field.md has numbers).
     interaction : str
-        ``"auto"``, ``"nodes"`` over the target fields, O(particles), or ``"pairs"``, O(particles²).
+        ``"auto"``, ``"nodes"`` over the target fields, O(particles), or ``"pairs"``,
+        O(particles²).
     rtol : float
         Relative tolerance of the integrator.
     tolerance : float
         Relative error up to which nodes and orders are refined.
     log2_points : int
-        Sobol points of the target fields, as a power of two, where these are too many for quadrature.
+        Sobol points of the target fields, as a power of two, where these are too many
+        for quadrature.
     max_steps : int
         Integrator steps between two looks of the host.
 
@@ -403,45 +432,60 @@ class MeanField(Method):
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
-        """Where the ODE is refused, and where nothing of its gradient-flow part survives."""
+        """Where the ODE is refused, and where nothing of its gradient-flow part
+        survives.
+        """
         reason = ODE.refusal(problem, algorithm)
         if reason is not None:
             return reason
         if problem.divisor != problem.p:
             return (
-                f"with normalisation = {problem.normalisation!r} the output of infinitely many neurons is infinite: a "
-                "mean field is the mean over neurons"
+                f"with normalisation = {problem.normalisation!r} the output of"
+                " infinitely many neurons is infinite: a mean field is the mean over"
+                " neurons"
             )
         if algorithm.rule is not None and not algorithm.rule.relabels:
             return (
-                f"the rule {algorithm.rule} makes gradients that are not linear in the output of the network, so the "
-                "average over the directions of all other neurons does not reduce to pairs"
+                f"the rule {algorithm.rule} makes gradients that are not linear in the"
+                " output of the network, so the average over the directions of all"
+                " other neurons does not reduce to pairs"
             )
         if regime_of(algorithm).flow == 0:
             return (
-                f"with lr = {algorithm.lr}, batch = {algorithm.batch} only the variance of single samples moves the "
-                "weights, and that vanishes as 1/p: an infinitely wide network stands still"
+                f"with lr = {algorithm.lr}, batch = {algorithm.batch} only the variance"
+                " of single samples moves the weights, and that vanishes as 1/p: an"
+                " infinitely wide network stands still"
             )
         return None
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
-        """Pairs of fields have closed averages where the target is a sum of ridges and the loss quadratic."""
+        """Pairs of fields have closed averages where the target is a sum of ridges and
+        the loss quadratic.
+        """
         if not problem.inputs.plain and self.dimension is not None:
             return (
-                f"the inputs are {problem.inputs}, so orthogonal parts of neurons are not uniform on one sphere: use "
-                "dim = inf, where they have no overlaps"
+                f"the inputs are {problem.inputs}, so orthogonal parts of neurons are"
+                " not uniform on one sphere: use dim = inf, where they have no"
+                " overlaps"
             )
         if algorithm.loss.student is None and (
             self.dimension is not None or self.self_interaction
         ):
             return (
-                f"the loss {algorithm.loss.name!r} is not quadratic in the output, so the average over the directions "
-                "of all other neurons does not reduce to pairs: use dim = inf, where outputs do not fluctuate"
+                f"the loss {algorithm.loss.name!r} is not quadratic in the output, so"
+                " the average over the directions of all other neurons does not reduce"
+                " to pairs: use dim = inf, where outputs do not fluctuate"
             )
         if self.interaction == "pairs" and algorithm.loss.student is None:
-            return f"interaction = 'pairs' sums averages of pairs, which the loss {algorithm.loss.name!r} has not"
+            return (
+                "interaction = 'pairs' sums averages of pairs, which the loss"
+                f" {algorithm.loss.name!r} has not"
+            )
         if self.interaction == "pairs" and problem.target.ridge is None:
-            return "interaction = 'pairs' sums closed averages of pairs of fields, but the target is no sum of ridges"
+            return (
+                "interaction = 'pairs' sums closed averages of pairs of fields, but the"
+                " target is no sum of ridges"
+            )
         return super().objection(problem, algorithm)
 
     def wide(self, task: Task, particles: int) -> Wide:
@@ -461,7 +505,9 @@ class MeanField(Method):
         particles: int,
         frame: np.ndarray | None = None,
     ) -> Wide:
-        """The same for a ``problem`` and a ``loss``, over so many ``particles`` and the fields of a ``frame``."""
+        """The same for a ``problem`` and a ``loss``, over so many ``particles`` and the
+        fields of a ``frame``.
+        """
         rest, own = self.dim - rank_of(problem.P), self.self_interaction
         if problem.labels.flips and loss.student is not None:
             # single samples play no role: only the mean label counts
@@ -486,7 +532,9 @@ class MeanField(Method):
         return 0.5 + SECONDS_PER_TERM * self.wide(task, _count(task)).terms
 
     def footprint(self, task: Task) -> int:
-        """Bytes: m, q and a at every save point, three times over, copies of the integrator, and one evaluation."""
+        """Bytes: m, q and a at every save point, three times over, copies of the
+        integrator, and one evaluation.
+        """
         n, k = _count(task), task.problem.k * task.problem.inputs.count
         return int(
             24 * len(task.points) * n * (k + 2)

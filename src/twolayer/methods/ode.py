@@ -1,17 +1,22 @@
-"""The limit d → ∞ of the overlaps: a deterministic differential equation in every continuous regime.
+"""The limit d → ∞ of the overlaps: a deterministic differential equation in every
+continuous regime.
 
-    dM/dt = f1·psi − pλ M,    dQ/dt = f1·(phi + phiᵀ) + f2·(γ0/(p n0)) chi − 2pλ Q,    da/dt = f1·second
+    dM/dt = f1·psi − pλ M,    dQ/dt = f1·(phi + phiᵀ) + f2·(γ0/(p n0)) chi − 2pλ Q,
+        da/dt = f1·second
 
-f1, f2 and the geometry are the limit of the step (equations/optimiser_step.py); the regime (task/regimes.py) decides
-which parts survive. In the pure noise regime the clock is t·d^(1−μ−δ). In every continuous regime spherical and
-projected weights have the same limit. With inputs of several variances there are overlaps for each of them
+f1, f2 and the geometry are the limit of the step (equations/optimiser_step.py); the
+regime (task/regimes.py) decides which parts survive. In the pure noise regime the clock
+is t·d^(1−μ−δ). In every continuous regime spherical and projected weights have the same
+limit. With inputs of several variances there are overlaps for each of them
 (equations/blocks.py).
 
-Cost: evaluations of the averages, O((p + k)³) for quadratic, O(p²(p + k)²) for erf, O(nodes · p²) when sampled.
+Cost: evaluations of the averages, O((p + k)³) for quadratic, O(p²(p + k)²) for erf,
+O(nodes · p²) when sampled.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,14 +46,22 @@ from twolayer.loops.refined_averages import (
 from twolayer.loops.runge_kutta import Equation
 from twolayer.loops.scheduled_flow import integrated
 from twolayer.loops.stopping import watched_value
-from twolayer.loops.windows import Motion, Pace
+from twolayer.loops.windows import Known, Look, Motion, Pace
 from twolayer.numerics.arguments import Notes
 from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.numerics.types import Number, Real
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
 from twolayer.task.heavy_tails import no_moment, two_laws
-from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
+from twolayer.task.method import (
+    Claim,
+    Evolution,
+    Method,
+    Snapshot,
+    Stand,
+    Task,
+    register_method,
+)
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import (
     instead_of_memory,
@@ -130,6 +143,36 @@ class ODEMotion(AveragedMotion):
             else Snapshot.in_blocks(self.task.problem.inputs, Q, M, a)
         )
 
+    def stand(self, look: Look, y: Overlap, lane: int, known: Known) -> Stand:
+        """The right-hand side, and apart what drives it and what is noise."""
+        error = self.averaging.worst
+        if self.limit is not None:  # of small steps on the population loss
+            known = {**known, "noise": 0.0}
+
+        def claim(kind: str, change: Callable[[Limit], Limit]) -> Claim:
+            return Claim(kind, self._moves(look(Limit, change), lane), error, known)
+
+        claims = [
+            claim("drift", lambda x: x),
+            claim("flow", lambda x: x.only(1.0, 0.0)),
+        ]
+        if self.equation().right.noisy and self.limit is None:
+            claims.append(claim("noise", lambda x: x.only(0.0, 1.0)))
+        P = None if self.blocks is None else np.asarray(self.blocks.P)
+        Q, M, a = (np.asarray(x)[lane] for x in y)
+        return Stand(Q, M, a, claims, P)
+
+    def _moves(self, rate: Overlap, lane: int) -> dict[str, np.ndarray]:
+        """What moves, of one start."""
+        algorithm = self.task.algorithm
+        moving = {"Q": algorithm.train_first_layer, "M": algorithm.train_first_layer}
+        moving["a"] = algorithm.train_second_layer
+        return {
+            name: np.asarray(getattr(rate, name))[lane]
+            for name, moves in moving.items()
+            if moves
+        }
+
     def notes(self, pace: Pace) -> Notes:
         """The regime, and the averages."""
         return {
@@ -141,21 +184,25 @@ class ODEMotion(AveragedMotion):
 @register_method
 @dataclass(frozen=True)
 class ODE(Method):
-    """The deterministic limit d → ∞ of the overlaps, in the regime that the scaling laws of lr and batch select.
+    """The deterministic limit d → ∞ of the overlaps, in the regime that the scaling
+    laws of lr and batch select.
 
     Parameters
     ----------
     engine : str
         How Gaussian averages are taken: ``"auto"``, ``"quadrature"`` or ``"sobol"``.
     accuracy : float
-        Error of the risk that is aimed at where averages are sampled, relative to the risk of a student that says
-        nothing. Quadratures are refined until every average is a hundred times as accurate. Closed forms are exact.
+        Error of the risk that is aimed at where averages are sampled, relative to the
+        risk of a student that says nothing. Quadratures are refined until every average
+        is a hundred times as accurate. Closed forms are exact.
     effort : float
-        How much work sampled averages may cost; 1 is about twenty seconds of one core. Where it does not suffice for
-        the accuracy, an `AccuracyWarning` tells the error that was reached.
+        How much work sampled averages may cost; 1 is about twenty seconds of one core.
+        Where it does not suffice for the accuracy, an `AccuracyWarning` tells the error
+        that was reached.
     rtol : float, optional
-        Relative tolerance of the integrator; by default 1e-8 where averages are closed, a thousandth of the accuracy
-        where they are quadratures, a fifth of it where they are sampled.
+        Relative tolerance of the integrator; by default 1e-8 where averages are closed,
+        a thousandth of the accuracy where they are quadratures, a fifth of it where
+        they are sampled.
     log2_points : int, optional
         Sobol points, as a power of two, instead of as many as the accuracy asks for.
     max_steps : int
@@ -163,8 +210,9 @@ class ODE(Method):
 
     Notes
     -----
-    Cost: some hundred evaluations of the averages. Of p neurons and k directions, terms of about 5 ns each:
-    (p + k)³ quadratic, ¾ p²(p + k)² erf, 6 (p + k)⁴ ReLU with ReLU ridges, 2¹² p (p + k)/4 and more where sampled.
+    Cost: some hundred evaluations of the averages. Of p neurons and k directions, terms
+    of about 5 ns each: (p + k)³ quadratic, ¾ p²(p + k)² erf, 6 (p + k)⁴ ReLU with ReLU
+    ridges, 2¹² p (p + k)/4 and more where sampled.
 
     Examples
     --------
@@ -198,8 +246,9 @@ class ODE(Method):
         """Only fresh samples, and only where the limit is a differential equation."""
         if algorithm.reused:
             return (
-                f"samples are reused ({algorithm.reused}), so the fields depend on the whole past and no "
-                f"equation closes on the overlaps; {instead_of_memory(algorithm)}"
+                f"samples are reused ({algorithm.reused}), so the fields depend on the"
+                " whole past and no equation closes on the overlaps;"
+                f" {instead_of_memory(algorithm)}"
             )
         rule = algorithm.rule
         reason = (
@@ -211,35 +260,47 @@ class ODE(Method):
         if reason is not None:
             return reason
         if rule is not None and rule.coordinates == "adam":
-            return "Adam divides every coordinate by its own scale, and the overlaps do not tell how these are spread"
+            return (
+                "Adam divides every coordinate by its own scale, and the overlaps do"
+                " not tell how these are spread"
+            )
         if (
             rule is not None
             and rule.coordinates == "sign"
             and algorithm.batch != Scaling(1.0)
         ):
             return (
-                "the sign of the mean of several gradients depends on all of them at once; with batch = 1 there is an "
-                "equation, for weights that are spread over all coordinates"
+                "the sign of the mean of several gradients depends on all of them at"
+                " once; with batch = 1 there is an equation, for weights that are"
+                " spread over all coordinates"
             )
         if (
             rule is not None
             and rule.adapts is not None
             and (algorithm.delta != 1 or algorithm.mu != 0)
         ):
-            return "the sum of AdaGrad grows with d² only where lr is of order 1/d and batches are of order one"
+            return (
+                "the sum of AdaGrad grows with d² only where lr is of order 1/d and"
+                " batches are of order one"
+            )
         regime = regime_of(algorithm)
         laws = f"lr = {algorithm.lr}, batch = {algorithm.batch}"
         if regime.name == "giant steps":
-            return f"with {laws} the steps stay of order one as d → ∞: the limit is a discrete map, that of GiantSteps"
+            return (
+                f"with {laws} the steps stay of order one as d → ∞: the limit is a"
+                " discrete map, that of GiantSteps"
+            )
         if regime.name == "noise map":
             return (
-                f"with {laws} every step changes the norms by order one: the limit is a discrete map, not an "
-                "equation; Map iterates the mean step at a finite d where batches average, and Chain is exact"
+                f"with {laws} every step changes the norms by order one: the limit is a"
+                " discrete map, not an equation; Map iterates the mean step at a"
+                " finite d where batches average, and Chain is exact"
             )
         if not regime.continuous:
             return (
-                f"with {laws} (δ = {algorithm.delta:g}, μ = {algorithm.mu:g}) the norms blow up in one step as d → ∞; "
-                "write the numbers of one dimension as laws, such as lr = 0.2/d"
+                f"with {laws} (δ = {algorithm.delta:g}, μ = {algorithm.mu:g}) the norms"
+                " blow up in one step as d → ∞; write the numbers of one dimension as"
+                " laws, such as lr = 0.2/d"
             )
         return None
 
@@ -253,7 +314,9 @@ class ODE(Method):
         return regime_of(algorithm).unit
 
     def cost(self, task: Task) -> float:
-        """A few hundred evaluations of the averages, or so, and as many more of a quarter where they are sampled."""
+        """A few hundred evaluations of the averages, or so, and as many more of a
+        quarter where they are sampled.
+        """
         averager = self._averager(task)
         return 0.1 + SECONDS_PER_TERM * (
             1.25 if averager.sampled else 1.0

@@ -1,14 +1,17 @@
-"""Gradient descent and gradient flow on the population loss: no samples, no noise, any dimension.
+"""Gradient descent and gradient flow on the population loss: no samples, no noise, any
+dimension.
 
     W ← (1 − lr·λ) W + (lr/N) ḡ + β (W − W_previous),    ḡ_j = a_j E[σ'(λ_j) e z]
     flow:  dW/dt = ḡ,    t = lr·step/N
 
-ḡ is a combination of the rows of W and W* (gaussian/population_gradient.py), so the rows never leave the span of where
-they started and of the target: they are carried in p + rank coordinates, exactly, whatever d. The overlaps follow with
-all their lr² terms, and Q cannot lose its positivity. With inputs in blocks the overlaps themselves are moved
-(equations/mean_step_in_blocks.py), and there is no Q_perp.
+ḡ is a combination of the rows of W and W* (gaussian/population_gradient.py), so the
+rows never leave the span of where they started and of the target: they are carried in p
++ rank coordinates, exactly, whatever d. The overlaps follow with all their lr² terms,
+and Q cannot lose its positivity. With inputs in blocks the overlaps themselves are
+moved (equations/mean_step_in_blocks.py), and there is no Q_perp.
 
-Cost per step: O(p (p + k)(p + rank)) for rectifiers and polynomials, else that of the averages. Memory O(p (p + rank)).
+Cost per step: O(p (p + k)(p + rank)) for rectifiers and polynomials, else that of the
+averages. Memory O(p (p + rank)).
 """
 
 from __future__ import annotations
@@ -107,7 +110,9 @@ class DescentForm:
 
 
 class DescentNumbers(NamedTuple):
-    """Numbers that the compiled code takes as data; rates, noise and watch have their own value in each lane."""
+    """Numbers that the compiled code takes as data; rates, noise and watch have their
+    own value in each lane.
+    """
 
     rates: Coefficients
     tempo: Tempo | None
@@ -144,7 +149,9 @@ def watched(
 def advance(
     spec: DescentForm, params: DescentNumbers, carry: Tree, start: Real, stop: Real
 ) -> Tree:
-    """Steps start … stop − 1 of all groups of starts; all but shared parameters have leading axes (groups, lanes)."""
+    """Steps start … stop − 1 of all groups of starts; all but shared parameters have
+    leading axes (groups, lanes).
+    """
 
     def single(params: DescentNumbers, stop: Real, carry: Tree, number: Real) -> Tree:
         state, lane = carry
@@ -173,7 +180,9 @@ def look(descent: Descent, W: Real, a: Real) -> Tree:
 
 
 class Observer:
-    """Turns rows into snapshots, and keeps what overlaps would lose to rounding: the excess risk and Q⊥."""
+    """Turns rows into snapshots, and keeps what overlaps would lose to rounding: the
+    excess risk and Q⊥.
+    """
 
     def __init__(self, task: Task, method: Population) -> None:
         problem, (Q, M, a) = task.problem, task.starts()
@@ -188,7 +197,8 @@ class Observer:
             log2_points=method.log2_points,
         )
         A, B = embed(Q, M, target_frame(problem.P)[1], problem.p)
-        # where the start has fewer directions than neurons, rounding must not add one: √1e-17 is not small
+        # where the start has fewer directions than neurons, rounding must not add one:
+        # √1e-17 is not small
         there = (B**2).sum(1, keepdims=True) > 1e-15 * np.trace(Q, axis1=1, axis2=2)[
             :, None, None
         ]
@@ -222,10 +232,12 @@ class Observer:
         }
 
     def largest_lr(self, task: Task) -> float | None:
-        """The lr beyond which steps overshoot: lr (h/N + λ) < 2 (1 + β) with h the largest curvature.
+        """The lr beyond which steps overshoot: lr (h/N + λ) < 2 (1 + β) with h the
+        largest curvature.
 
-        For rectifiers it is that of aligned students, h = Σ a_j²/2N, who are so at the minimum and far away from it;
-        else that at the start. None where the loss curves downwards there: nothing is known then.
+        For rectifiers it is that of aligned students, h = Σ a_j²/2N, who are so at the
+        minimum and far away from it; else that at the start. None where the loss curves
+        downwards there: nothing is known then.
         """
         rows = Layers(*(jnp.asarray(x[0]) for x in self.start))
         if isinstance(self.descent, ReluDescent):
@@ -281,7 +293,10 @@ class DescentStepper(Stepper):
         found = self.observer.notes(task)
         bound = self.observer.largest_lr(task) if diverged else None
         if bound is not None:
-            text = f"the step is too large: on this loss steps overshoot for lr > {bound:.4g}"
+            text = (
+                "the step is too large: on this loss steps overshoot for lr >"
+                f" {bound:.4g}"
+            )
             found |= {"largest_lr": bound, "advice": {Outcome.DIVERGED: text}}
         return found
 
@@ -346,10 +361,12 @@ class RowMotion(Motion):
 @register_method
 @dataclass(frozen=True)
 class Population(Method):
-    """Gradient descent on the population loss, or gradient flow: what SGD does with batches of infinite size.
+    """Gradient descent on the population loss, or gradient flow: what SGD does with
+    batches of infinite size.
 
-    The size of the batch has no effect. The result has the overlaps ``Q_perp`` of what is orthogonal to the target
-    as a variable of its own: near the end Q and M do not resolve it.
+    The size of the batch has no effect. The result has the overlaps ``Q_perp`` of what
+    is orthogonal to the target as a variable of its own: near the end Q and M do not
+    resolve it.
 
     Parameters
     ----------
@@ -358,7 +375,8 @@ class Population(Method):
     engine : str
         How Gaussian averages are taken: ``"auto"``, ``"quadrature"`` or ``"sobol"``.
     rtol : float, optional
-        Relative tolerance of the integrator of the flow; 1e-8, or 1e-6 where averages are sampled.
+        Relative tolerance of the integrator of the flow; 1e-8, or 1e-6 where averages
+        are sampled.
     tolerance : float
         Relative error up to which quadratures are refined at the start.
     log2_points : int
@@ -368,8 +386,8 @@ class Population(Method):
 
     Notes
     -----
-    Cost per step O(p (p + k)(p + rank)) for rectifiers and polynomials: 10⁷ steps of ten rectifiers in less than a
-    minute. Long runs are best saved with ``save="log"``.
+    Cost per step O(p (p + k)(p + rank)) for rectifiers and polynomials: 10⁷ steps of
+    ten rectifiers in less than a minute. Long runs are best saved with ``save="log"``.
 
     Examples
     --------
@@ -410,11 +428,20 @@ class Population(Method):
         if algorithm.rule is not None and not (
             algorithm.rule.relabels and algorithm.loss.student is not None
         ):
-            return f"the rule {algorithm.rule} acts on gradients of samples, and the population loss has none"
+            return (
+                f"the rule {algorithm.rule} acts on gradients of samples, and the"
+                " population loss has none"
+            )
         if algorithm.reused:
-            return f"samples are reused ({algorithm.reused}), but the population loss is an average over all inputs"
+            return (
+                f"samples are reused ({algorithm.reused}), but the population loss is"
+                " an average over all inputs"
+            )
         if np.diagonal(problem.P).min() <= 0:
-            return "a direction of the target is zero (P_rr = 0), so there is no angle to it and nothing to learn along it"
+            return (
+                "a direction of the target is zero (P_rr = 0), so there is no angle to"
+                " it and nothing to learn along it"
+            )
         if vanishes(problem.target, problem.P):
             return "the target is zero, so there is no direction to learn"
         tails = (
@@ -438,11 +465,13 @@ class Population(Method):
     def save_points(
         self, clocks: Clocks, time: End, steps: End, save: Save, alpha: End = None
     ) -> np.ndarray:
-        """Steps, or times of the flow; a law for lr needs a dimension to be a number."""
+        """Steps, or times of the flow; a law for lr needs a dimension to be a
+        number.
+        """
         if self.stepwise and clocks.dim is None and clocks.algorithm.lr.exponent != 0:
             raise InputError(
-                f"Argument `lr` must be a number for gradient descent, or the start must have a `dim`, but got "
-                f"{clocks.algorithm.lr}."
+                "Argument `lr` must be a number for gradient descent, or the start"
+                f" must have a `dim`, but got {clocks.algorithm.lr}."
             )
         return super().save_points(clocks, time, steps, save, alpha)
 
@@ -464,7 +493,9 @@ class Population(Method):
         return Stepwise(lanes, DescentStepper(self, lanes))
 
     def _in_blocks(self, task: Task) -> Evolution:
-        """Overlaps in blocks by their mean gradient, as steps or as a flow; nothing is resolved beyond them."""
+        """Overlaps in blocks by their mean gradient, as steps or as a flow; nothing is
+        resolved beyond them.
+        """
         problem, algorithm = task.problem, task.algorithm
         blocks, given = (
             blocks_of(problem.inputs, task.start.P),

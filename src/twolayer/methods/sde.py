@@ -1,23 +1,28 @@
-"""The stochastic correction to the deterministic limit: Itô diffusion of the overlaps at a dimension d.
+"""The stochastic correction to the deterministic limit: Itô diffusion of the overlaps
+at a dimension d.
 
     dX = b(X) dt + ( (lr/(p n_b)) Σ(X) )^{1/2} dB,    X = (M, Q, a)
 
-b is the drift of the ODE at this lr, batch and d; Σ the covariance of the increments of one sample (fluctuations.py),
-one Brownian vector for all of X. Each step of length dt = n·lr/p stands for n steps of SGD:
+b is the drift of the ODE at this lr, batch and d; Σ the covariance of the increments of
+one sample (fluctuations.py), one Brownian vector for all of X. Each step of length dt =
+n·lr/p stands for n steps of SGD:
 
     X* = X + b(X) dt + S(X) ΔB,    X' = X + ½ (b(X) + b(X*)) dt + S(X) ΔB
 
-The noise is taken at the left point (Itô); the error is O(dt² + dt/d). A state that leaves the set of covariances
-is pulled back to it: negative eigenvalues of Q − M P⁺ Mᵀ are cut off, and rows normalised where the algorithm does.
+The noise is taken at the left point (Itô); the error is O(dt² + dt/d). A state that
+leaves the set of covariances is pulled back to it: negative eigenvalues of Q − M P⁺ Mᵀ
+are cut off, and rows normalised where the algorithm does.
 
-Cost per step and seed: the averages twice, O(F³) for the root of Σ with F = p k + p(p+1)/2 (+ p), and Σ itself.
+Cost per step and seed: the averages twice, O(F³) for the root of Σ with F = p k +
+p(p+1)/2 (+ p), and Σ itself.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -30,7 +35,11 @@ from twolayer.equations.blocks import blocks_of
 from twolayer.equations.optimiser_step import Limit, limit_at, quickening, tangent
 from twolayer.equations.state import Overlap, pack, unpack
 from twolayer.gaussian.engines import adapt_steps
-from twolayer.gaussian.increment_covariance import Spread, spread_of
+from twolayer.gaussian.increment_covariance import (
+    Spread,
+    closed_covariance,
+    spread_of,
+)
 from twolayer.gaussian.increment_covariance_in_blocks import (
     BlockSpread,
     block_spread_of,
@@ -39,19 +48,35 @@ from twolayer.gaussian.increment_covariance_in_blocks import (
     unpack_blocks,
 )
 from twolayer.gaussian.nodes import target_frame
+from twolayer.gaussian.single_samples import (
+    CHECKED,
+    TOLERANCE,
+    Choice,
+    choose_for,
+    error_near,
+)
 from twolayer.loops.stepwise import Lanes, Stepper, Stepwise, for_each_group, lane_axes
 from twolayer.loops.stopping import Lane, Watch, accept, watched_value
+from twolayer.loops.windows import CLOSE, slopes_of_steps
 from twolayer.methods.ode import ODE
 from twolayer.numerics import random
 from twolayer.numerics.arguments import End, Notes, Save
 from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.numerics.special import symmetric_root
-from twolayer.numerics.types import Number, Real, Tree
+from twolayer.numerics.types import Number, Real, Scalar, Tree
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps
 from twolayer.task.heavy_tails import no_moment, two_laws
-from twolayer.task.method import Evolution, Method, Snapshot, Task, register_method
+from twolayer.task.method import (
+    Claim,
+    Evolution,
+    Method,
+    Snapshot,
+    Stand,
+    Task,
+    register_method,
+)
 from twolayer.task.overlaps import pseudo_inverse
 from twolayer.task.problem import Problem
 from twolayer.task.schedule_factors import Clock, Tempo
@@ -59,6 +84,11 @@ from twolayer.task.schedule_factors import Clock, Tempo
 __all__ = ["SDE"]
 
 TIME_STEP = 0.01
+QUICK: dict[str, str | bool] = {
+    "xla_backend_optimization_level": "0",
+    "xla_llvm_disable_expensive_passes": True,
+}
+"""Of the compiler, for code that runs once."""
 
 
 class DiffusionNumbers(NamedTuple):
@@ -87,7 +117,9 @@ class DiffusionState(NamedTuple):
 def scheduled(
     params: DiffusionNumbers, clock: Clock | None
 ) -> tuple[DiffusionNumbers, Clock | None]:
-    """Drift and noise of a time step whose steps of SGD have the rates of their clocks; and the clocks after it."""
+    """Drift and noise of a time step whose steps of SGD have the rates of their clocks;
+    and the clocks after it.
+    """
     if params.tempo is None or clock is None:
         return params, clock
     tempo, eta = params.tempo, params.dt / params.stride
@@ -115,15 +147,20 @@ def scheduled(
         limit.second * first,
     )
     field = dataclasses.replace(params.field, limit=paced)
-    return params._replace(
-        field=field,
-        rho=params.rho * ratio,
-        amplitude=params.amplitude * jnp.sqrt(second),
-    ), clock
+    return (
+        params._replace(
+            field=field,
+            rho=params.rho * ratio,
+            amplitude=params.amplitude * jnp.sqrt(second),
+        ),
+        clock,
+    )
 
 
 def pull_back(y: Overlap, inverse: Real, normalised: bool) -> Overlap:
-    """The nearest state whose overlaps are those of vectors, with rows of norm one where they are normalised."""
+    """The nearest state whose overlaps are those of vectors, with rows of norm one
+    where they are normalised.
+    """
     A = y.M @ inverse.T
     root = symmetric_root(y.Q - A @ A.T)
     Q, M = A @ A.T + root @ root, y.M
@@ -210,7 +247,9 @@ def advance(
     start: Real,
     stop: Real,
 ) -> Tree:
-    """Steps start … stop − 1 of all groups of seeds; keys, carry, noise and thresholds have axes (groups, lanes)."""
+    """Steps start … stop − 1 of all groups of seeds; keys, carry, noise and thresholds
+    have axes (groups, lanes).
+    """
     y = carry[0].y
     packed = pack if params.field.blocks is None else pack_blocks
     size = packed(y.Q[0, 0], y.M[0, 0], y.a[0, 0], params.field.form.trained).shape[0]
@@ -243,22 +282,29 @@ class SDEStepper(Stepper):
     """Overlaps of all seeds; one step of the diffusion is ``stride`` steps of SGD."""
 
     def __init__(self, method: SDE, lanes: Lanes) -> None:
-        self.lanes, task = lanes, lanes.task
+        self.lanes, task, self.dim = lanes, lanes.task, method.dim
         problem, algorithm, dim = task.as_trained.problem, task.algorithm, method.dim
         stride = method.stride(problem, algorithm)
         averager = adapt_steps(problem, algorithm.drive, *task.starts())
+        self.sampled = averager.sampled
         plain = problem.inputs.plain
         blocks = None if plain else blocks_of(problem.inputs, task.start.P, dim)
+        self.choice: Choice | None = None
+        if not (plain and closed_covariance(problem, algorithm)):
+            same = lanes.only_start()
+            starts = [] if same is None else [Overlap(*(x[0] for x in same))]
+            self.choice = choose_for(problem, algorithm, method.tolerance, starts)
         spread = (
-            spread_of(problem, algorithm)
+            spread_of(problem, algorithm, self.choice)
             if plain
-            else block_spread_of(problem, algorithm)
+            else block_spread_of(problem, algorithm, self.choice)
         )
         self._notes = {
             "engine": averager.label,
             "covariance": spread.label,
             "sgd_steps_per_step": stride,
         }
+        self.last = Overlap(*(x[:CHECKED] for x in task.starts()))
         eta, limit = (
             algorithm.lr(dim) / problem.divisor,
             limit_at(algorithm, problem.divisor, dim),
@@ -297,19 +343,122 @@ class SDEStepper(Stepper):
     def snapshot(self, state: DiffusionState) -> Snapshot:
         """Overlaps of all seeds."""
         Q, M, a = (self.lanes.unfold(x)[:, None] for x in state.y)
+        seen = Q[:, 0], M[:, 0], a[:, 0]
+        if self.params.field.blocks is not None:
+            seen = Q[:, 0].sum(1), M[:, 0].sum(1), a[:, 0]
+        self.last = Overlap(*(x[:CHECKED] for x in seen))
         if self.params.field.blocks is None:
             return Snapshot(Q, M, a)
         return Snapshot.in_blocks(self.lanes.task.problem.inputs, Q, M, a)
 
+    def claims(self, state: DiffusionState) -> list[Stand]:
+        """Drift and covariance at the start of the first seed and at the end of it."""
+        place = np.unravel_index(int(self.lanes.index[0]), self.lanes.shape)
+        return [self._stand(x, place) for x in (self.start(), state)]
+
+    def _stand(self, state: DiffusionState, place: tuple[Any, ...]) -> Stand:
+        """What is relied on at the state of one seed."""
+        dim, algorithm = self.dim, self.lanes.task.algorithm
+        known = {"dim": float(dim), **self._factors(state, place)}
+        rule = str(self._notes["engine"]) if self.sampled else ""
+        moving = {"Q": algorithm.train_first_layer, "M": algorithm.train_first_layer}
+        moving["a"] = algorithm.train_second_layer
+
+        def claim(kind: str, limit: Limit) -> Claim:
+            rate = self._rate(state, limit)
+            values = {
+                name: np.asarray(getattr(rate, name))[place]
+                for name, moves in moving.items()
+                if moves
+            }
+            return Claim(kind, values, 10 * CLOSE, known, rule=rule)
+
+        limit = self.params.field.limit
+        claims = [
+            claim("drift", limit),
+            claim("flow", limit.only(1.0, 0.0)),
+            claim("noise", limit.only(0.0, 1.0)),
+        ]
+        Q, M, a = (np.asarray(x)[place] for x in state.y)
+        y = Overlap(Q, M, a)
+        blocks = self.params.field.blocks
+        if blocks is None:
+            rho = {"rho": float(self.params.rho)}
+            covariance = {"Σ": _covariance(self.params, y)}
+            error = 3 * error_near(self.choice, self.lanes.task.problem, [y])
+            claims.append(Claim("covariance", covariance, error, rho))
+        P = None if blocks is None else np.asarray(blocks.P)
+        return Stand(Q, M, a, claims, P)
+
+    def _rate(self, state: DiffusionState, limit: Limit) -> Overlap:
+        """Rates of change of all lanes, by the code that takes steps: one that is very
+        short, and has no noise.
+        """
+        field = dataclasses.replace(self.params.field, limit=limit)
+        silent = jnp.zeros_like(self.params.amplitude)
+        lanes, number = self.lanes, np.zeros(np.prod(self.lanes.shape), int)
+        carry = (state, lanes.bookkeeping)
+        span = [lanes.fold(number + i) for i in (0, 1)]
+
+        def moved(length: float) -> list[np.ndarray]:
+            short = jnp.asarray(length, float)
+            params = self.params._replace(field=field, dt=short, amplitude=silent)
+            (after, _), _ = advance(params, lanes.quantity, self.streams, carry, *span)
+            return [np.asarray(x - y) for x, y in zip(after, state.y, strict=True)]
+
+        scale = float(np.nanmax(np.abs(np.asarray(state.y.Q))))
+        return Overlap(*slopes_of_steps(moved, scale))
+
+    def _factors(
+        self, state: DiffusionState, place: tuple[Any, ...]
+    ) -> dict[str, float]:
+        """By which schedules change flow and noise of one seed in a time step."""
+        tempo = self.lanes.task.clocks.tempo
+        if tempo is None or state.clock is None:
+            return {}
+        step, time, sample = (float(np.asarray(x)[place]) for x in state.clock)
+        stride = int(self.params.stride)
+        flow = noise = 0.0
+        for i in range(stride):
+            f, n = map(float, tempo(Clock(step + i, time, sample)))
+            sample += n
+            flow += f / stride
+            noise += f**2 * float(tempo.count) / (n * stride)
+        return {"rate": flow, "batch": flow**2 / noise if noise else 1.0}
+
     def notes(self, diverged: bool) -> Notes:
-        """Rules for drift and covariance, and how many steps of SGD one step stands for."""
-        return {**self._notes, "engine_error": 0.0}
+        """Rules for drift and covariance, how many steps of SGD one step stands for,
+        and the error of the variances where they were chosen and where the run ended.
+        """
+        ends = [Overlap(*x) for x in zip(*self.last, strict=True)]
+        chosen = 0.0 if self.choice is None else self.choice.error
+        reached = error_near(self.choice, self.lanes.task.problem, ends)
+        return {
+            **self._notes,
+            "engine_error": 0.0,
+            "covariance_error": max(chosen, reached),
+        }
+
+
+def _covariance(params: DiffusionNumbers, y: Overlap) -> np.ndarray:
+    """Σ at one point."""
+    noise = jnp.asarray(params.noise).reshape(-1)[0]
+    Q, M, a = (jnp.asarray(x, float) for x in y)
+    return np.asarray(_spread_at(params.spread, Overlap(Q, M, a), noise, params.rho))
+
+
+# looked at twice in a run: its code is not worth being made fast
+@partial(jax.jit, compiler_options=QUICK)
+def _spread_at(rule: Any, y: Overlap, noise: Scalar, rho: Real) -> Real:
+    """Σ by a rule of inputs without blocks."""
+    return rule(*y, noise, rho)
 
 
 @register_method
 @dataclass(frozen=True)
 class SDE(Method):
-    """The limit with its first stochastic correction at dimension d: drift and full covariance of the increments.
+    """The limit with its first stochastic correction at dimension d: drift and full
+    covariance of the increments.
 
     Parameters
     ----------
@@ -317,19 +466,24 @@ class SDE(Method):
         d.
     dt : float
         Time step; rounded to a whole number of steps of SGD, at least one.
+    tolerance : float
+        Of the variances of the noise, relative, where Σ is taken over nodes. What was
+        reached stands in the notes of the result (``covariance_error``).
 
     Notes
     -----
-    The noise has amplitude (lr/(p n_b))^{1/2} and one Brownian vector moves M, Q and a together.
+    The noise has amplitude (lr/(p n_b))^{1/2} and one Brownian vector moves M, Q and a
+    together.
 
     Examples
     --------
     >>> SDE(dim=1000)
-    SDE(dim=1000, dt=0.01)
+    SDE(dim=1000, dt=0.01, tolerance=0.02)
     """
 
     dim: int
     dt: float = TIME_STEP
+    tolerance: float = TOLERANCE
     stochastic: ClassVar[bool] = True
     resumes: ClassVar[bool] = True
     stepwise: ClassVar[bool] = True
@@ -339,13 +493,19 @@ class SDE(Method):
     def __post_init__(self) -> None:
         keep_integers(self, 1, "dim")
         finite_number("dt", self.dt, minimum=1e-12, accepted="a positive number")
+        finite_number(
+            "tolerance", self.tolerance, minimum=1e-6, accepted="a number ≥ 1e-6"
+        )
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Where there is no differential equation there is no correction to it."""
         rule = algorithm.rule
         if rule is not None and not rule.single:
-            return f"the rule {rule} is not one of single samples, from whose covariance the noise is made"
+            return (
+                f"the rule {rule} is not one of single samples, from whose covariance"
+                " the noise is made"
+            )
         reason = ODE.refusal(problem, algorithm) or no_moment(problem, algorithm, 4)
         return reason or two_laws(problem, algorithm, fluctuating=True)
 

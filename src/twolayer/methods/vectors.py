@@ -1,15 +1,18 @@
 """Honest SGD in d dimensions with the same kernel: the experiment.
 
-    λ = W z,  λ* = W* z,    W ← step(W, mean_ν g^ν (z^ν)ᵀ),    z ~ N(0, I_d), new at every step or used again
-    training risk = ½ mean_ν (y^ν − f^ν)² over the fixed set, or over the batch that is used again
+    λ = W z,  λ* = W* z,    W ← step(W, mean_ν g^ν (z^ν)ᵀ),
+        z ~ N(0, I_d), new at every step or used again
+    training risk = ½ mean_ν (y^ν − f^ν)² over the fixed set,
+        or over the batch that is used again
 
-The target rows are put on the first coordinates, W* = (L_P, 0), which is no restriction for isotropic inputs; with
-blocks of variances, on the first of every block (equations/block_coordinates.py).
-Inputs are streamed (inputs.py): at most 2¹⁸ numbers of them exist at a time, and none is kept. They are drawn with
-the 24-bit mantissa of single precision; all arithmetic is in double precision.
+The target rows are put on the first coordinates, W* = (L_P, 0), which is no restriction
+for isotropic inputs; with blocks of variances, on the first of every block
+(equations/block_coordinates.py). Inputs are streamed (inputs.py): at most 2¹⁸ numbers
+of them exist at a time, and none is kept. They are drawn with the 24-bit mantissa of
+single precision; all arithmetic is in double precision.
 
-Cost per step and seed O(n_b p d), and O(n p d) at each save point with a set of n samples; memory O(seeds · p d) plus
-the stream.
+Cost per step and seed O(n_b p d), and O(n p d) at each save point with a set of n
+samples; memory O(seeds · p d) plus the stream.
 """
 
 from __future__ import annotations
@@ -69,7 +72,9 @@ DEVICE_NUMBERS = (
 
 
 class VectorNumbers(NamedTuple):
-    """Numbers that the compiled code takes as data; rates, noise and watch have their own value in each lane."""
+    """Numbers that the compiled code takes as data; rates, noise and watch have their
+    own value in each lane.
+    """
 
     rates: Coefficients
     tempo: Tempo | None
@@ -89,14 +94,18 @@ class VectorNumbers(NamedTuple):
         return z if self.scale is None else z * self.scale
 
     def spoilt(self, spec: SampleForm, batch: Batch) -> Spoilt:
-        """What is done to the labels of a chunk; given ones take the place of the target."""
+        """What is done to the labels of a chunk; given ones take the place of the
+        target.
+        """
         if spec.given:
             return Spoilt(0.0, self.labels[batch.halves[0]])
         return spec.kernel.labels.spoil(batch.noise, self.noise)
 
 
 class VectorState(NamedTuple):
-    """What the optimiser carries, with rows (p, d), their squared norms, and the number of steps taken."""
+    """What the optimiser carries, with rows (p, d), their squared norms, and the number
+    of steps taken.
+    """
 
     memory: Memory
     square: Real
@@ -111,7 +120,9 @@ def contribution(
     chunk: Number,
     key: jax.Array | None = None,
 ) -> tuple[Push, Products | None]:
-    """What one chunk of samples adds to the batch means of g zᵀ and e σ(λ); ``key`` is for rules that draw."""
+    """What one chunk of samples adds to the batch means of g zᵀ and e σ(λ); ``key`` is
+    for rules that draw.
+    """
     rates = rates_now(params.rates, params.tempo, state.memory)
     z, star, (W, a) = (
         params.inputs(spec, batch),
@@ -122,7 +133,8 @@ def contribution(
         spec.kernel.labels.again(params.spoilt(spec, batch), batch.again),
         spec.kernel.rule,
     )
-    # plain products fuse with the step, and the new norms are known without reading W again
+    # plain products fuse with the step, and the new norms are known without reading W
+    # again
     if spec.batch == 1 and rule is None:
         fields = (z * W).sum(-1)
         push = spec.kernel.push(
@@ -170,7 +182,9 @@ def advance(
     start: Real,
     stop: Real,
 ) -> Tree:
-    """Steps start … stop − 1 of all groups of seeds; all but shared parameters have leading axes (groups, lanes)."""
+    """Steps start … stop − 1 of all groups of seeds; all but shared parameters have
+    leading axes (groups, lanes).
+    """
     return for_each_group(
         partial(advance_group, spec), params, keys, carry, start, stop
     )
@@ -227,7 +241,8 @@ def advance_group(
             else None
         )
         part, products = contribution(spec, params, carry[0], batch, chunk, key)
-        # the next inputs travel in the carry: inside one body XLA would compute them anew for each of their uses
+        # the next inputs travel in the carry: inside one body XLA would compute them
+        # anew for each of their uses
         following = draw(
             spec, keys, start + (at + 1) // spec.chunks, (at + 1) % spec.chunks
         )
@@ -312,7 +327,9 @@ def spec_of(dim: int, task: Task, given: int = 0) -> SampleForm:
 
 
 def rotated(data: Data, layout: BlockLayout, inputs: Inputs) -> np.ndarray:
-    """The given rows in the coordinates of a layout, (n, d): along the target's parts first, then beside them."""
+    """The given rows in the coordinates of a layout, (n, d): along the target's parts
+    first, then beside them.
+    """
     along, beside = [], {}
     for i, (V, L) in enumerate(zip(data.parts(inputs), layout.frames, strict=True)):
         inside = np.linalg.pinv(L) @ data.target @ V  # orthonormal rows
@@ -324,9 +341,11 @@ def rotated(data: Data, layout: BlockLayout, inputs: Inputs) -> np.ndarray:
 
 
 def lanes_of(dim: int, tasks: Sequence[Task]) -> Lanes:
-    """Groups of any size give the same numbers for batch 1; matrix products of a batch do not, so one at a time.
+    """Groups of any size give the same numbers for batch 1; matrix products of a batch
+    do not, so one at a time.
 
-    On accelerators that would leave most of them idle: there groups are large, and their size may show in the last bit.
+    On accelerators that would leave most of them idle: there groups are large, and
+    their size may show in the last bit.
     """
     spec, p, seeds = (
         spec_of(dim, tasks[0]),
@@ -441,7 +460,9 @@ class VectorsStepper(Stepper):
         return *map(np.asarray, overlaps(W, self.L, scale)), a, risk
 
     def left(self, state: VectorState) -> Memory:
-        """What the optimiser carries: on a fixed set the overlaps do not say how weights lie to the samples."""
+        """What the optimiser carries: on a fixed set the overlaps do not say how
+        weights lie to the samples.
+        """
         memory: Memory = jax.tree.map(self.lanes.unfold, state.memory)
         return memory
 
@@ -456,16 +477,18 @@ class Vectors(Stackable):
     dim : int
         d; with data, that of its rows.
     data : tuple (X, y) or (X, y, W_star), optional
-        Given samples instead of drawn ones: rows (n, d), labels (n,) and the target's rows (k, d). Every seed takes
-        them in an order of its own, in one pass, or in many with ``dataset=n``. The problem has the inputs of the
-        Gaussian surrogate, ``Inputs.from_data(X)``; `twolayer.running.surrogate.surrogate` makes all of it.
+        Given samples instead of drawn ones: rows (n, d), labels (n,) and the target's
+        rows (k, d). Every seed takes them in an order of its own, in one pass, or in
+        many with ``dataset=n``. The problem has the inputs of the Gaussian surrogate,
+        ``Inputs.from_data(X)``; `twolayer.running.surrogate.surrogate` makes all of it.
 
     Notes
     -----
-    With ``dataset=n`` every seed has its own n samples; they are drawn again when they are visited, never stored, and
-    the result holds the training risk. With ``repeat`` and no dataset that is the risk on the batch of the last step.
-    Cost per step and seed O(n_b p d), and O(n p d) at each save point for the training risk; memory O(seeds · p d)
-    plus a stream of 2¹⁸ numbers per seed in a group.
+    With ``dataset=n`` every seed has its own n samples; they are drawn again when they
+    are visited, never stored, and the result holds the training risk. With ``repeat``
+    and no dataset that is the risk on the batch of the last step. Cost per step and
+    seed O(n_b p d), and O(n p d) at each save point for the training risk; memory
+    O(seeds · p d) plus a stream of 2¹⁸ numbers per seed in a group.
 
     Examples
     --------
@@ -484,7 +507,8 @@ class Vectors(Stackable):
     def __init__(self, dim: int | None = None, data: object = None) -> None:
         if isinstance(data, str) and data.startswith("<"):
             raise InputError(
-                "The data of this result are not kept in files: describe the method again to run it."
+                "The data of this result are not kept in files: describe the method"
+                " again to run it."
             )
         rows = data if data is None or isinstance(data, Data) else Data(data)
         if rows is not None:
@@ -517,18 +541,27 @@ class Vectors(Stackable):
         """Rules of coordinates take these in a frame that mixes the blocks."""
         rule = algorithm.rule
         if rule is not None and rule.coordinates:
-            return f"the rule {rule} acts on coordinates, and how these lie to the blocks of the inputs is not said"
+            return (
+                f"the rule {rule} acts on coordinates, and how these lie to the blocks"
+                " of the inputs is not said"
+            )
         return None
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
         """Rules that see inner products of inputs want a whole batch at once."""
         rule = algorithm.rule
         if self.data is not None and problem.inputs.plain:
-            return 'data have a covariance: give the problem `inputs=Inputs.from_data(X)`, or start = "random"'
+            return (
+                "data have a covariance: give the problem `inputs=Inputs.from_data(X)`,"
+                ' or start = "random"'
+            )
         if self.data is not None and algorithm.dataset is not None:
             n = algorithm.dataset_at(self.dim)
             if n is not None and n > self.data.count:
-                return f"the data have {self.data.count} rows, and dataset = {algorithm.dataset} asks for {n}"
+                return (
+                    f"the data have {self.data.count} rows, and dataset ="
+                    f" {algorithm.dataset} asks for {n}"
+                )
         if (
             rule is not None
             and rule.products
@@ -538,7 +571,9 @@ class Vectors(Stackable):
         return super().objection(problem, algorithm)
 
     def stack_key(self, task: Task) -> Hashable | None:
-        """Everything but the rates, the noise and the thresholds; runs on fixed sets stand alone."""
+        """Everything but the rates, the noise and the thresholds; runs on fixed sets
+        stand alone.
+        """
         if (
             task.algorithm.reused
             or not task.problem.inputs.plain
@@ -561,15 +596,18 @@ class Vectors(Stackable):
         return Stepwise(lanes, VectorsStepper(self.dim, lanes, self.data))
 
     def _check_rows(self, task: Task) -> None:
-        """The target lies in the data as the start says, and one pass is enough where samples are new."""
+        """The target lies in the data as the start says, and one pass is enough where
+        samples are new.
+        """
         assert self.data is not None
         P = self.data.overlaps(task.problem.inputs)
         if P.shape != task.start.P.shape or not np.allclose(
             P, task.start.P, atol=1e-6 * max(1.0, np.abs(P).max())
         ):
             raise InputError(
-                "Argument `start` must have the overlaps of the data's target in every block: give the word random, or "
-                "draw it with Overlaps.random(problem, dim, P=…), as twolayer.running.surrogate.surrogate does."
+                "Argument `start` must have the overlaps of the data's target in every"
+                " block: give the word random, or draw it with Overlaps.random(problem,"
+                " dim, P=…), as twolayer.running.surrogate.surrogate does."
             )
         used = (
             float(task.points[-1])
@@ -578,8 +616,9 @@ class Vectors(Stackable):
         )
         if task.algorithm.dataset is None and used > self.data.count:
             raise InputError(
-                f"Argument `steps` must stay within one pass of {self.data.count} rows, but takes {used:g} samples: "
-                f"use dataset={self.data.count} for many passes."
+                f"Argument `steps` must stay within one pass of {self.data.count} rows,"
+                f" but takes {used:g} samples: use dataset={self.data.count} for many"
+                " passes."
             )
 
     def cost(self, task: Task) -> float:

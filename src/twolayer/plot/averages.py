@@ -1,4 +1,6 @@
-"""Figure of the averages that drive the dynamics: psi, phi and chi as matrices, with their numbers while they fit."""
+"""Figure of the averages that drive the dynamics: psi, phi and chi as matrices, with
+their numbers while they fit.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Figures of what n = αd samples allow: the staircase of thresholds, and overlap and error of the best possible.
+"""Figures of what n = αd samples allow: the staircase of thresholds, and overlap and
+error of the best possible.
 
 full line      from nothing, by message passing
 dotted line    from full knowledge
@@ -18,7 +19,7 @@ from twolayer.analysis.thresholds.alpha_c import Thresholds, written
 from twolayer.analysis.thresholds.amp import MessagePassing
 from twolayer.analysis.thresholds.best_possible import BestPossible
 from twolayer.numerics.arguments import Options
-from twolayer.numerics.errors import require
+from twolayer.numerics.errors import expect, reject, require
 from twolayer.plot.canvas import canvas, in_house_style
 from twolayer.plot.style import DIRECTIONS, GREY
 
@@ -98,7 +99,8 @@ def thresholds(
 def best_possible(
     result: BestPossible, figure: Figure | None = None, ax: Sequence[Axes] | None = None
 ) -> Figure:
-    """Overlap and prediction error of the best possible against α, with the hard phase shaded.
+    """Overlap and prediction error of the best possible against α, with the hard phase
+    shaded.
 
     Parameters
     ----------
@@ -146,16 +148,19 @@ def best_possible(
 def best_line(
     ax: Axes, alphas: object, values: object, label: str = "best possible"
 ) -> None:
-    """Add the best possible to a panel of other methods: a dashed line over α, or a level at a single α.
+    """Add the best possible to a panel of other methods: a dashed line over α, or a
+    level at a single α.
 
     Parameters
     ----------
     ax : Axes
         The panel, which is drawn on.
     alphas : array of float
-        n/d of the panel's axis; a single one draws a horizontal line, for panels over other quantities.
+        n/d of the panel's axis; a single one draws a horizontal line, for panels over
+        other quantities.
     values : array of float
-        What the panel shows, at the best possible: an overlap, or ``excess_risk`` of `best_possible`.
+        What the panel shows, at the best possible: an overlap, or ``excess_risk`` of
+        `best_possible`.
     label : str
         Its name in the legend.
 
@@ -167,7 +172,8 @@ def best_line(
     '--'
     """
     look: Options = {"color": GREY, "ls": "--", "lw": 1.4, "label": label}
-    x, y = np.ravel(np.asarray(alphas, float)), np.ravel(np.asarray(values, float))
+    expect(Axes, "ax", ax)
+    x, y = _numbers("alphas", alphas), _numbers("values", values)
     require(
         x.shape == y.shape and len(x) > 0,
         "values",
@@ -178,6 +184,14 @@ def best_line(
         ax.axhline(float(y[0]), **look)
     else:
         ax.plot(x, y, **look)
+
+
+def _numbers(name: str, values: object) -> np.ndarray:
+    """Numbers in a row; those that are missing are not drawn."""
+    try:
+        return np.ravel(np.asarray(values, float))
+    except (TypeError, ValueError, OverflowError):
+        reject(name, values, "an array of numbers")
 
 
 @in_house_style

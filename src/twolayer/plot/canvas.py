@@ -1,12 +1,14 @@
 """Where figures are drawn, and who can look at them.
 
-in a notebook            the last line of a cell shows its figure; plt.show() and the end of a cell show all of them
-in a script or a shell   plt.show() opens windows, where pyplot has been imported and there is a screen
-everywhere else          a figure is just an object, to be saved
+    in a notebook            the last line of a cell shows its figure; plt.show() and
+                             the end of a cell show all of them
+    in a script or a shell   plt.show() opens windows, where pyplot has been imported
+                             and there is a screen
+    everywhere else          a figure is just an object, to be saved
 
-pyplot shows the figures that it manages, and keeps them until they are closed. So figures are handed to it only where
-somebody can look at them, and in scripts no more than a few at a time: a loop that saves a hundred leaves nothing
-behind.
+pyplot shows the figures that it manages, and keeps them until they are closed. So
+figures are handed to it only where somebody can look at them, and in scripts no more
+than a few at a time: a loop that saves a hundred leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class Drawing(Figure):
     """A figure that notebooks show."""
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        """The figure as the last line of a cell shows it, once: pyplot is not to show it again after the cell."""
+        """The figure as the last line of a cell shows it, once: pyplot is not to show
+        it again after the cell.
+        """
         text = {"text/plain": repr(self)}
         if self.canvas.manager is not None:
             if not inline():
@@ -83,7 +87,9 @@ def new_figure(size: tuple[float, float]) -> Drawing:
 
 
 class Canvas(NamedTuple):
-    """A figure and its panels; ``whole`` unless only panels of it were given, so that titles are not ours to set."""
+    """A figure and its panels; ``whole`` unless only panels of it were given, so that
+    titles are not ours to set.
+    """
 
     figure: Figure
     axes: list[Axes]
@@ -100,7 +106,8 @@ def canvas(
 ) -> Canvas:
     """Panels side by side: new ones, those of a figure, or given axes.
 
-    An empty figure is divided into panels; one with as many panels is drawn into, if ``overlay``.
+    An empty figure is divided into panels; one with as many panels is drawn into, if
+    ``overlay``.
     """
     if ax is not None:
         axes = list(np.ravel(np.asarray(ax, dtype=object)))
@@ -127,14 +134,16 @@ def canvas(
     if not overlay or len(there) != columns:
         same = f", or one with its {columns} panels" if overlay else ""
         raise InputError(
-            f"Argument `figure` must be an empty figure{same}, but has {len(there)} axes: to draw into some of them, "
-            "give `ax`."
+            f"Argument `figure` must be an empty figure{same}, but has {len(there)}"
+            " axes: to draw into some of them, give `ax`."
         )
     return Canvas(figure, there, True)
 
 
 def in_house_style(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Let a function draw in the style of the house, and say what its ``figure`` and ``ax`` are."""
+    """Let a function draw in the style of the house, and say what its ``figure`` and
+    ``ax`` are.
+    """
 
     @functools.wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:

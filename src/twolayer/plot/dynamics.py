@@ -1,9 +1,12 @@
-"""Figures of runs: the risk (or loss, or error) on the left, the overlaps on the right, against any of the clocks.
+"""Figures of runs: the risk (or loss, or error) on the left, the overlaps on the right,
+against any of the clocks.
 
-Theory is a line in ink. A simulation is the mean over its seeds with a band that holds the central 80 % of them. What
-is not positive is a gap on a logarithmic axis, and save points in geometric progression have a logarithmic clock. Seeds
-of a run in stages leave them at steps of their own, so that there is no common time at which a mean could be taken:
-each is drawn along its own clock, with a mark where it goes on to the next stage.
+Theory is a line in ink. A simulation is the mean over its seeds with a band that holds
+the central 80 % of them. What is not positive is a gap on a logarithmic axis, and save
+points in geometric progression have a logarithmic clock. Seeds of a run in stages leave
+them at steps of their own, so that there is no common time at which a mean could be
+taken: each is drawn along its own clock, with a mark where it goes on to the next
+stage.
 """
 
 from __future__ import annotations
@@ -44,7 +47,9 @@ MANY = 8  # more curves than this are drawn as thin lines without bands
 LINES = ("-", "--", ":", "-.")
 MARKERS = "os^DvP*"
 EVERY = 8  # markers along a simulation
-SPAN = 8.0  # the last save point over the middle one from which on a clock is logarithmic: 2 where they are even
+# the last save point over the middle one from which on a clock is logarithmic: 2 where
+# they are even
+SPAN = 8.0
 CLOCKS = {
     "time": r"time  $t = \mathrm{lr}\cdot\mathrm{step}\,/\,p$",
     "step": "step",
@@ -53,7 +58,8 @@ CLOCKS = {
 }
 THEORY_LINES = ("--", ":", "-.")
 SIMULATION_LINES = ("-", "-.", ":")
-FAINT = 3.0  # seeds of a run in stages that can be told apart; of more, each is drawn fainter
+# seeds of a run in stages that can be told apart; of more, each is drawn fainter
+FAINT = 3.0
 
 
 def _told(dataset: xr.Dataset) -> Json:
@@ -63,7 +69,9 @@ def _told(dataset: xr.Dataset) -> Json:
 
 
 def _random(dataset: xr.Dataset) -> bool:
-    """Whether a result is a simulation; of a method not known here, the number of seeds tells."""
+    """Whether a result is a simulation; of a method not known here, the number of seeds
+    tells.
+    """
     word = _word(dataset)
     return METHODS[word].stochastic if word in METHODS else dataset.sizes["seed"] > 1
 
@@ -107,7 +115,9 @@ def _title(dataset: xr.Dataset) -> list[str]:
 
 
 def _clock_axis(ax: Axes, dataset: xr.Dataset, clock: str) -> None:
-    """The name of the clock, and a logarithmic scale where its save points grow geometrically."""
+    """The name of the clock, and a logarithmic scale where its save points grow
+    geometrically.
+    """
     unit = dataset[clock].attrs.get("units", "")
     power = f"   [$d^{{{unit.removeprefix('d**')}}}$]" if unit else ""
     name = CLOCKS[clock]
@@ -126,12 +136,15 @@ def _check_quantity(quantity: str, datasets: Iterable[xr.Dataset]) -> None:
         if quantity not in dataset:
             held = ", ".join(name for name in QUANTITIES if name in dataset)
             raise InputError(
-                f"Argument `quantity`: {_label(dataset)} has no {quantity!r}, but {held}."
+                f"Argument `quantity`: {_label(dataset)} has no {quantity!r}, but"
+                f" {held}."
             )
 
 
 def _risk_axis(ax: Axes, dataset: xr.Dataset, quantity: str) -> None:
-    """A logarithmic axis where that helps, and the level Δ/2 that no network gets below."""
+    """A logarithmic axis where that helps, and the level Δ/2 that no network gets
+    below.
+    """
     drawn = np.concatenate(
         [np.asarray(line.get_ydata(), dtype=float) for line in ax.get_lines()]
     )
@@ -192,7 +205,9 @@ def _band(
 
 
 def _marks(i: int, points: int) -> Options:
-    """Dash and marker of the i-th simulation; markers of different simulations stand at different places."""
+    """Dash and marker of the i-th simulation; markers of different simulations stand at
+    different places.
+    """
     step = max(1, points // EVERY)
     return {
         "ls": SIMULATION_LINES[i % 3],
@@ -218,16 +233,19 @@ def trajectory(
     dataset : xarray.Dataset
         From `solve` or `solve_stages`.
     figure : matplotlib Figure, optional
-        Where to draw: an empty figure, or one made by this function, to which the result is added.
+        Where to draw: an empty figure, or one made by this function, to which the
+        result is added.
     ax : pair of Axes, optional
         The panels for risk and overlaps, in a figure of your own.
     entries : str or sequence of str
-        What the right panel shows: ``"M"``, ``"Q"`` or ``"a"`` with all their entries, single ones such as ``"M12"``
-        (neuron 1, direction 2) or ``"Q11"``, and ``"m"``, the root mean square over the neurons.
+        What the right panel shows: ``"M"``, ``"Q"`` or ``"a"`` with all their entries,
+        single ones such as ``"M12"`` (neuron 1, direction 2) or ``"Q11"``, and ``"m"``,
+        the root mean square over the neurons.
     clock : str
         ``"time"``, ``"step"``, ``"sample"`` or ``"alpha"``.
     quantity : str
-        What is drawn on the left: ``"risk"``, ``"excess_risk"``, ``"loss"`` or, for labels ±1, ``"error"``.
+        What is drawn on the left: ``"risk"``, ``"excess_risk"``, ``"loss"`` or, for
+        labels ±1, ``"error"``.
 
     Examples
     --------
@@ -335,7 +353,9 @@ def _stages(
 def _coloured(
     curves: list[tuple[str, np.ndarray]],
 ) -> list[tuple[np.ndarray, str, str]]:
-    """Entries with their colours, one for each direction or for each entry of Q, and their symbols."""
+    """Entries with their colours, one for each direction or for each entry of Q, and
+    their symbols.
+    """
     return [
         (values, DIRECTIONS[_number(name, i)], symbol(name))
         for i, (name, values) in enumerate(curves)
@@ -392,7 +412,9 @@ def _distinct(labels: dict[str, str]) -> dict[str, str]:
 
 
 def _colours(words: dict[str, str]) -> dict[str, str]:
-    """A colour for each simulation: that of its method, or another one if that is taken."""
+    """A colour for each simulation: that of its method, or another one if that is
+    taken.
+    """
     wishes = {name: COLOURS.get(word, COLOURS["other"]) for name, word in words.items()}
     out: dict[str, str] = {}
     for name, wish in wishes.items():
@@ -415,14 +437,16 @@ def compare(
     clock: str = "time",
     quantity: str = "risk",
 ) -> Figure:
-    """Risk and overlaps of all methods of a comparison: theory as lines, simulations with their seed bands.
+    """Risk and overlaps of all methods of a comparison: theory as lines, simulations
+    with their seed bands.
 
     Parameters
     ----------
     comparison : Comparison or xarray.DataTree
         From `compare`.
     entries, clock, quantity : str
-        What the right panel shows, the clock, and what is drawn on the left, as for `trajectory`.
+        What the right panel shows, the clock, and what is drawn on the left, as for
+        `trajectory`.
 
     Examples
     --------
@@ -466,7 +490,8 @@ def compare(
         if quantity == "risk":
             _training(left, times, results[name], labels[name], color=colours[name])
         for r, (entry, values) in enumerate(shown[name]):
-            # with several entries colours tell these, so dashes and markers have to tell the simulations
+            # with several entries colours tell these, so dashes and markers have to
+            # tell the simulations
             colour = colours[name] if count == 1 else DIRECTIONS[_number(entry, r)]
             _band(right, times, values, colour, None, **marks)
     for i, name in enumerate(theories):

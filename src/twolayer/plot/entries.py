@@ -27,7 +27,9 @@ ACCEPTED = (
 def curves_of(
     dataset: xr.Dataset, entries: str | Sequence[str]
 ) -> list[tuple[str, np.ndarray]]:
-    """Name and values (seed, time) of every entry asked for; names have their indices after the letter."""
+    """Name and values (seed, time) of every entry asked for; names have their indices
+    after the letter.
+    """
     asked = (
         [entries]
         if isinstance(entries, str)

@@ -1,4 +1,5 @@
-"""The landscape of a single-index task: the population loss against the overlap, and the flow down its slope.
+"""The landscape of a single-index task: the population loss against the overlap, and
+the flow down its slope.
 
 φ(m) on the left,    dm/dτ = −φ'(m) (1 − m²) − (δ/2) V(m) m on the right
 """
@@ -12,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from twolayer.analysis.population_loss import PopulationLoss
-from twolayer.numerics.errors import require
+from twolayer.numerics.errors import finite_number, require
 from twolayer.plot.canvas import canvas, in_house_style
 from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, house_title
 
@@ -28,14 +29,16 @@ def landscape(
     figure: Figure | None = None,
     ax: Sequence[Axes] | None = None,
 ) -> Figure:
-    """Population loss of a single-index task against the overlap m, and the velocity of m.
+    """Population loss of a single-index task against the overlap m, and the velocity of
+    m.
 
     Parameters
     ----------
     result : PopulationLoss
         From `tl.single_index.population_loss`.
     step : float
-        δ = N·lr of a second curve of the velocity; 0 for the limit of small steps alone.
+        δ = N·lr of a second curve of the velocity; 0 for the limit of small steps
+        alone.
 
     Examples
     --------
@@ -50,6 +53,7 @@ def landscape(
         result,
         "a result of population_loss",
     )
+    step = finite_number("step", step, minimum=0.0, accepted="a number ≥ 0")
     drawing, (left, right), whole = canvas(2, (8.4, 3.3), figure, ax)
     m = (
         np.sin(np.linspace(-1, 1, POINTS) * np.pi / 2) * 0.9999
@@ -75,6 +79,9 @@ def landscape(
     right.set(xlabel="overlap $m$", ylabel="velocity $dm/d\\tau$")
     if whole:
         problem = result.problem
-        task = f"target {problem.target.name}, student {problem.activation.name}, {result.loss.name} loss"
+        task = (
+            f"target {problem.target.name}, student {problem.activation.name},"
+            f" {result.loss.name} loss"
+        )
         house_title(drawing, task, f"information exponent {result.information}")
     return drawing

@@ -30,7 +30,8 @@ def measure(
     figure: Figure | None = None,
     ax: Sequence[Axes] | None = None,
 ) -> Figure:
-    """The neurons at several times: histograms of m and q for one direction, the plane of the first two otherwise.
+    """The neurons at several times: histograms of m and q for one direction, the plane
+    of the first two otherwise.
 
     Parameters
     ----------

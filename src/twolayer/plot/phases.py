@@ -1,9 +1,11 @@
-"""Figure of a phase diagram: batch size n_b ~ d^μ against learning rate γ ~ d^(−δ), and against T ~ d^θ.
+"""Figure of a phase diagram: batch size n_b ~ d^μ against learning rate γ ~ d^(−δ), and
+against T ~ d^θ.
 
-Green: what projected SGD on the squared loss learns. Orange: what correlation loss or spherical gradients learn beyond.
-Grey: not learned. Hatched: not learned, and the norm of a step cannot be expanded. Black: T polylogarithmic. Light
-blue: a constant number of steps, blue: one step. Red: the validity lines of the expansion, solid as derived
-(δ = (1 − μ)/2), dotted as published (δ = 1/4 − μ/2).
+Green: what projected SGD on the squared loss learns. Orange: what correlation loss or
+spherical gradients learn beyond. Grey: not learned. Hatched: not learned, and the norm
+of a step cannot be expanded. Black: T polylogarithmic. Light blue: a constant number of
+steps, blue: one step. Red: the validity lines of the expansion, solid as derived (δ =
+(1 − μ)/2), dotted as published (δ = 1/4 − μ/2).
 """
 
 from __future__ import annotations
@@ -64,8 +66,9 @@ def phases(
     plane : str
         ``"delta"``, ``"theta"`` or ``"both"``.
     measured : sequence of WeakRecovery
-        Points to draw: filled where most runs recovered, crosses where not, with the measured θ. A point that lies
-        beyond the axes is an arrow at their edge with its numbers.
+        Points to draw: filled where most runs recovered, crosses where not, with the
+        measured θ. A point that lies beyond the axes is an arrow at their edge with its
+        numbers.
 
     Examples
     --------
@@ -85,7 +88,10 @@ def phases(
         draw_phases(panel, diagram, name, measured)
     if whole:
         add_legend(figure, bool(measured))
-        told = rf"Information exponent $\ell = {diagram.ell}$: {diagram.loss} loss, {diagram.geometry}"
+        told = (
+            rf"Information exponent $\ell = {diagram.ell}$: {diagram.loss} loss,"
+            rf" {diagram.geometry}"
+        )
         house_title(figure, told)
     return figure
 
@@ -184,7 +190,9 @@ def draw_phases(
 
 
 def _pair(diagram: PhaseDiagram) -> tuple[PhaseDiagram, PhaseDiagram]:
-    """The diagram with self-interaction and the one without, of which the given one is one."""
+    """The diagram with self-interaction and the one without, of which the given one is
+    one.
+    """
     kind = type(diagram)
     sgd = (
         kind(diagram.ell, "squared", "projected", "contracting")
@@ -213,7 +221,9 @@ def _draw_measured(
     window: tuple[float, float, float],
     diagram: PhaseDiagram,
 ) -> None:
-    """Points where they were measured, with θ and in brackets what is predicted; one beyond the window is an arrow."""
+    """Points where they were measured, with θ and in brackets what is predicted; one
+    beyond the window is an arrow.
+    """
     right, floor, top = window
     for point in measured:
         y, error = (
@@ -265,7 +275,8 @@ def _draw_measured(
                 else f"({point.mu:g}, {place}) {text}".rstrip()
             )
         if text and (plane == "delta" or (x_in, y_in) != (point.mu, y)):
-            # below and to the left of the point where another one's text begins on the right
+            # below and to the left of the point where another one's text begins on the
+            # right
             near = any(
                 0 < q.mu - point.mu < right / 4
                 and plane == "delta"

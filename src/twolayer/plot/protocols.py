@@ -1,4 +1,5 @@
-"""Figures of optimal protocols: the rate in force, and the excess risk beside that of the best constant; a contest.
+"""Figures of optimal protocols: the rate in force, and the excess risk beside that of
+the best constant; a contest.
 
 full line    the optimum
 dashed       the best constant
@@ -35,7 +36,8 @@ SAID = {"wins": "beaten", "loses": "better", "undecided": "undecided"}
 def optimum(
     result: Optimum, figure: Figure | None = None, ax: Sequence[Axes] | None = None
 ) -> Figure:
-    """Rate and excess risk of an optimum, of the best constant and of the best named schedule.
+    """Rate and excess risk of an optimum, of the best constant and of the best named
+    schedule.
 
     Parameters
     ----------
@@ -86,7 +88,8 @@ def optimum(
 def contest(
     result: Contest, figure: Figure | None = None, ax: Axes | None = None
 ) -> Figure:
-    """What each protocol reached at finite d: every run, means with two standard errors, and who wins.
+    """What each protocol reached at finite d: every run, means with two standard
+    errors, and who wins.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""Whether somebody can look at figures: in a notebook, or on a screen through pyplot."""
+"""Whether somebody can look at figures: in a notebook, or on a screen through
+pyplot.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,12 @@ def inline() -> bool:
 
 
 def watched() -> bool:
-    """Whether figures of pyplot can be seen here: in a notebook, or on a screen by somebody who uses pyplot.
+    """Whether figures of pyplot can be seen here: in a notebook, or on a screen by
+    somebody who uses pyplot.
 
-    Where it is so, pyplot is imported and has its backend. That changes settings of matplotlib for good (in a notebook,
-    that figures are shown at the end of a cell), and must not happen inside a block that restores them.
+    Where it is so, pyplot is imported and has its backend. That changes settings of
+    matplotlib for good (in a notebook, that figures are shown at the end of a cell),
+    and must not happen inside a block that restores them.
 
     Examples
     --------

@@ -1,4 +1,5 @@
-"""Figures of where runs stall: fixed points by their eigenvalues, a run with its plateaus.
+"""Figures of where runs stall: fixed points by their eigenvalues, a run with its
+plateaus.
 
 bars       what grows (up) and what decays (down) at each fixed point
 shaded     the plateaus of a run, between the excess risks of their saddles (dashed)
@@ -79,7 +80,8 @@ def plateaus(
     figure: Figure | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Excess risk of a run against time, with its plateaus shaded and the risks of their saddles dashed.
+    """Excess risk of a run against time, with its plateaus shaded and the risks of
+    their saddles dashed.
 
     Parameters
     ----------

@@ -1,16 +1,19 @@
 """One place for how figures look, and how they are written.
 
     house   screens and pages: PNG
-    paper   one column of a journal is 3.4 inches wide, two are 7.0: small type, PDF with embedded fonts
+    paper   one column of a journal is 3.4 inches wide, two are 7.0: small type,
+            PDF with embedded fonts
     talk    large type and thick lines
     dark    light on dark: PNG
 
-Colours are told apart by readers with deuteranopia, protanopia and tritanopia: within a palette, CIEDE2000 ≥ 15 after
-each of them is simulated. Theory is drawn in ink, which is black, or nearly white on dark paper.
+Colours are told apart by readers with deuteranopia, protanopia and tritanopia: within a
+palette, CIEDE2000 ≥ 15 after each of them is simulated. Theory is drawn in ink, which
+is black, or nearly white on dark paper.
 """
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -114,7 +117,8 @@ HOUSE: Options = {
     "legend.frameon": False,
     "legend.fontsize": 8.5,
     "mathtext.fontset": "dejavusans",
-    "pdf.fonttype": 42,  # fonts inside the file, as text that can be searched and edited
+    # fonts inside the file, as text that can be searched and edited
+    "pdf.fonttype": 42,
     "ps.fonttype": 42,
     "svg.fonttype": "path",
 }
@@ -172,7 +176,9 @@ class _Colours(Mapping[str, str]):
 
 
 class _Directions:
-    """Colours by number, again from the first after the last; going through them ends at the last."""
+    """Colours by number, again from the first after the last; going through them ends
+    at the last.
+    """
 
     def __getitem__(self, i: int) -> str:
         every = tuple(self)
@@ -186,7 +192,9 @@ COLOURS = _Colours()
 """Theory is drawn in ink, simulations and algorithms in colour."""
 
 DIRECTIONS = _Directions()
-"""Colours of target directions, of orders of Hermite polynomials and of whatever else is numbered."""
+"""Colours of target directions, of orders of Hermite polynomials and of whatever else
+is numbered.
+"""
 
 
 class style:
@@ -195,7 +203,8 @@ class style:
     Parameters
     ----------
     name : str
-        ``"house"``, ``"paper"`` (widths of journal columns, PDF with embedded fonts), ``"talk"`` or ``"dark"``.
+        ``"house"``, ``"paper"`` (widths of journal columns, PDF with embedded fonts),
+        ``"talk"`` or ``"dark"``.
 
     Examples
     --------
@@ -239,7 +248,9 @@ def panel_size(columns: int, size: tuple[float, float]) -> tuple[float, float]:
 @contextmanager
 def house_style() -> Iterator[None]:
     """Draw in the style of the package without touching the user's settings."""
-    watched()  # pyplot is imported before settings are changed, for it keeps some of its own among them
+    # pyplot is imported before settings are changed, for it keeps some of its own among
+    # them
+    watched()
     settings: Any = {**HOUSE, **STYLES[_current]}
     with mpl.rc_context(settings):
         yield
@@ -249,9 +260,11 @@ SMALLEST = 5.0  # points of type
 
 
 def house_title(figure: Figure | SubFigure, *lines: str) -> None:
-    r"""The title of a whole figure: what is asked, and how it is answered, each on one line that never wraps.
+    r"""The title of a whole figure: what is asked, and how it is answered, each on one
+    line that never wraps.
 
-    A line that is wider than the figure is set in smaller type, and shortened where that does not help.
+    A line that is wider than the figure is set in smaller type, and shortened where
+    that does not help.
 
     Examples
     --------
@@ -288,7 +301,8 @@ def positive(values: object) -> np.ndarray:
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
-    """Write a figure, all or nothing; the format follows the name (.png, .pdf, .svg), or the style if it has none.
+    """Write a figure, all or nothing; the format follows the name (.png, .pdf, .svg),
+    or the style if it has none.
 
     Parameters
     ----------
@@ -301,7 +315,8 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
     --------
     >>> save_figure(Figure(), "figure.gif")
     Traceback (most recent call last):
-    twolayer.InputError: Argument `path` must end in .png, .pdf or .svg, but got 'figure.gif'.
+    twolayer.InputError: Argument `path` must end in .png, .pdf or .svg, but got
+    'figure.gif'.
     """
     with house_style():
         expect(Figure, "figure", figure)
@@ -310,6 +325,9 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
             goal = goal.with_suffix(f".{mpl.rcParams['savefig.format']}")
         if goal.suffix not in FORMATS:
             raise InputError(
-                f"Argument `path` must end in .png, .pdf or .svg, but got {short(str(path))}."
+                "Argument `path` must end in .png, .pdf or .svg, but got"
+                f" {short(str(path))}."
             )
-        return write_atomically(goal, figure.savefig)
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format=goal.suffix[1:])
+        return write_atomically(goal, drawn.getbuffer())

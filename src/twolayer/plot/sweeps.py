@@ -1,6 +1,8 @@
-"""Figures of sweeps: the mean over seeds along one axis as curves, over two axes as a heat map.
+"""Figures of sweeps: the mean over seeds along one axis as curves, over two axes as a
+heat map.
 
-Laws such as 0.1/d are drawn at their values where the sweep has one dimension d, and by their text where it has many.
+Laws such as 0.1/d are drawn at their values where the sweep has one dimension d, and by
+their text where it has many.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
-from twolayer.numerics.errors import InputError, reject, require
+from twolayer.numerics.errors import InputError, choice, reject, require
 from twolayer.plot.canvas import canvas, in_house_style
 from twolayer.plot.style import DIRECTIONS
 from twolayer.plot.titles import problem_line
@@ -22,7 +24,8 @@ __all__ = ["heatmap", "swept"]
 
 SCHEMA = "twolayer-sweep/2"
 MAIN = ("exit_time", "excess_risk", "risk")
-WIDE = 8.0  # ratio of the largest to the smallest from which an axis or a colour is logarithmic
+# ratio of the largest to the smallest from which an axis or a colour is logarithmic
+WIDE = 8.0
 FEW = 3  # values of an axis from which two of them make a map
 MARKS = "os^Dv<>P"
 
@@ -39,7 +42,8 @@ def swept(
     Parameters
     ----------
     dataset : xarray.Dataset
-        From `sweep`, or a store read by `load`. Of three axes or more some have to be chosen first, by ``.sel``.
+        From `sweep`, or a store read by `load`. Of three axes or more some have to be
+        chosen first, by ``.sel``.
     of : str, optional
         The variable; by default exit time or excess risk.
 
@@ -67,7 +71,8 @@ def swept(
         return heatmap(dataset, str(values.name), figure=figure, ax=ax)
     if len(axes) > (1 if along else 2):
         raise InputError(
-            f"Argument `dataset` must be cut to fewer axes by .sel, but has {', '.join(axes)}."
+            "Argument `dataset` must be cut to fewer axes by .sel, but has"
+            f" {', '.join(axes)}."
         )
     figure, (ax,), _ = canvas(1, (5.6, 3.6), figure, ax)
     if along:
@@ -102,7 +107,8 @@ def heatmap(
     dataset, of
         As for `swept`.
     x, y : str, optional
-        The axes; by default the last and the first one of the sweep that have several values.
+        The axes; by default the last and the first one of the sweep that have several
+        values.
 
     Examples
     --------
@@ -119,8 +125,12 @@ def heatmap(
     values, axes = _chosen(dataset, of)
     if len(axes) != 2 or "save_point" in values.dims:
         raise InputError(
-            f"Argument `dataset` must have two axes with several values, but has {axes or 'none'}."
+            "Argument `dataset` must have two axes with several values, but has"
+            f" {axes or 'none'}."
         )
+    for name, axis in (("x", x), ("y", y)):
+        if axis is not None:
+            choice(name, axis, axes)
     x, y = (
         x or (axes[0] if y == axes[1] else axes[1]),
         y or (axes[1] if x == axes[0] else axes[0]),
@@ -148,7 +158,9 @@ def heatmap(
 
 
 def _task(dataset: xr.Dataset) -> str:
-    """What all cells have in common of the task, in a line; what is swept is on the axes."""
+    """What all cells have in common of the task, in a line; what is swept is on the
+    axes.
+    """
     problem = json.loads(dataset.attrs["description"])["problem"]
     if not {"target", "activation", "width"} <= set(problem):
         return ""
@@ -156,7 +168,9 @@ def _task(dataset: xr.Dataset) -> str:
 
 
 class _Axis:
-    """Where the values of an axis lie, and how they are written: numbers to scale, texts side by side."""
+    """Where the values of an axis lie, and how they are written: numbers to scale,
+    texts side by side.
+    """
 
     def __init__(self, dataset: xr.Dataset, name: str) -> None:
         self.name = name
@@ -183,7 +197,9 @@ class _Axis:
 
     @property
     def edges(self) -> np.ndarray:
-        """Borders of the cells, half way between their centres, in the logarithm where the axis has one."""
+        """Borders of the cells, half way between their centres, in the logarithm where
+        the axis has one.
+        """
         at = np.log(self.at) if self.log else self.at
         middle = (at[1:] + at[:-1]) / 2
         ends = np.concatenate(
@@ -230,7 +246,7 @@ def _chosen(dataset: object, of: str | None) -> tuple[xr.DataArray, list[str]]:
         if of is None
         else of
     )
-    if chosen is None or chosen not in able:
+    if not isinstance(chosen, str) or chosen not in able:
         reject("of", of, f"a number of each run, {', '.join(able)}")
     values = dataset[chosen]
     axes = [
@@ -238,9 +254,12 @@ def _chosen(dataset: object, of: str | None) -> tuple[xr.DataArray, list[str]]:
         for axis in map(str, values.dims)
         if axis in _swept_dims(dataset) and values.sizes[axis] > 1
     ]
-    return values.squeeze(
-        [a for a in _swept_dims(dataset) if values.sizes.get(a) == 1], drop=True
-    ), axes
+    return (
+        values.squeeze(
+            [a for a in _swept_dims(dataset) if values.sizes.get(a) == 1], drop=True
+        ),
+        axes,
+    )
 
 
 def _swept_dims(dataset: xr.Dataset) -> set[str]:
@@ -265,7 +284,9 @@ def _error(values: xr.DataArray) -> np.ndarray:
 def _curves(
     ax: Axes, dataset: xr.Dataset, values: xr.DataArray, axes: list[str]
 ) -> None:
-    """Means with two standard errors along the longest axis, a curve for each value of the other."""
+    """Means with two standard errors along the longest axis, a curve for each value of
+    the other.
+    """
     axes.sort(key=lambda name: -values.sizes[name])
     along, *others = axes
     place = _Axis(dataset, along)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from twolayer.functions.exponents import Analysis
+from twolayer.analysis.exponents import Analysis
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import require
 from twolayer.plot.canvas import canvas, in_house_style
@@ -42,7 +42,7 @@ def analysis(
 
     Examples
     --------
-    >>> from twolayer.functions.exponents import analyse
+    >>> from twolayer.analysis.exponents import analyse
     >>> [
     ...     label.get_text()
     ...     for label in analysis(analyse("z1 + 2*z1*z2")).axes[0].get_xticklabels()
@@ -90,7 +90,7 @@ def analysis(
         ax.legend()
     name = result.target.name
     ax.set_title(
-        f"{name if len(name) < 80 else name[:79] + '…'}\n"
-        f"information {result.information}, leap {result.leap}, generative {result.generative}"
+        f"{name if len(name) < 80 else name[:79] + '…'}\ninformation"
+        f" {result.information}, leap {result.leap}, generative {result.generative}"
     )
     return figure

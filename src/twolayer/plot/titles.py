@@ -3,8 +3,8 @@
     teacher erf, k = 2, a* = 1   student erf, p = 4, a = ±1   Δ = 0.1
     lr = 0.1/d, batch 1, fresh samples, projected
 
-Both are read from the description that every result carries. The data set, the second layer and the weights of a
-teacher are always named.
+Both are read from the description that every result carries. The data set, the second
+layer and the weights of a teacher are always named.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ def problem_line(problem: Json, trained: bool = False) -> str:
     target, layer = problem["target"], problem.get("second_layer") or "ones"
     if isinstance(target, dict):
         weights = target.get("weights", [1.0])
-        target = f"teacher {target['teacher']}, k = {target['k']}, {weights_text('a*', weights)}"
+        target = (
+            f"teacher {target['teacher']}, k = {target['k']},"
+            f" {weights_text('a*', weights)}"
+        )
     else:
         target = f"target {target if len(target) <= LONG else target[: LONG - 1] + '…'}"
     if problem.get("gram") is not None:
@@ -86,7 +89,10 @@ def inputs_text(inputs: Json) -> str:
         return "inputs in blocks"
     values = inputs["variances"]
     if len(values) > MANY:
-        return f"inputs with {len(values)} variances from {max(values):.3g} to {min(values):.3g}"
+        return (
+            f"inputs with {len(values)} variances from {max(values):.3g} to"
+            f" {min(values):.3g}"
+        )
     return f"inputs with variances ({', '.join(f'{x:.3g}' for x in values)})"
 
 
@@ -115,7 +121,8 @@ SAMPLED = {
 
 
 def algorithm_line(algorithm: Json) -> str:
-    """The algorithm: rate, batch, data set, and what is not plain SGD on the squared loss.
+    """The algorithm: rate, batch, data set, and what is not plain SGD on the squared
+    loss.
 
     Examples
     --------

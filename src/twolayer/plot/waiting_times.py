@@ -1,8 +1,10 @@
-"""Figures of waiting times: escape from a random start, recovery of a direction, and weak recovery against d.
+"""Figures of waiting times: escape from a random start, recovery of a direction, and
+weak recovery against d.
 
-Escape: the law of the quenched formula over random starts, measured passage times over it, the formulas as lines.
-Recovery: the overlap along the limiting flow from m = N^(−1/2), and the fraction of runs that have passed each level.
-Weak recovery: the steps of every run, their medians, and the power law through these.
+Escape: the law of the quenched formula over random starts, measured passage times over
+it, the formulas as lines. Recovery: the overlap along the limiting flow from m =
+N^(−1/2), and the fraction of runs that have passed each level. Weak recovery: the steps
+of every run, their medians, and the power law through these.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from twolayer.analysis.population_loss import PopulationLoss
 from twolayer.analysis.recovery import Recovery
 from twolayer.analysis.weak_recovery import WeakRecovery
 from twolayer.numerics.errors import require
+from twolayer.numerics.statistics import plus_minus
 from twolayer.plot.canvas import canvas, in_house_style
 from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, house_title
 from twolayer.task.algorithm import SGD
@@ -136,7 +139,7 @@ def passage(
 
 @in_house_style
 def recovery(
-    landscape: PopulationLoss,
+    landscape: PopulationLoss | None,
     algorithm: SGD,
     dim: int,
     levels: tuple[float, float],
@@ -145,12 +148,14 @@ def recovery(
     figure: Figure | None = None,
     ax: Sequence[Axes] | None = None,
 ) -> Figure:
-    """Recovery curves: the overlap along the flow, and the fraction of runs beyond each level against samples.
+    """Recovery curves: the overlap along the flow, and the fraction of runs beyond each
+    level against samples.
 
     Parameters
     ----------
-    landscape : PopulationLoss
-        From `tl.single_index.population_loss`.
+    landscape : PopulationLoss or None
+        From `tl.single_index.population_loss`. None for several neurons or directions:
+        the fractions of runs are drawn alone.
     algorithm : SGD
         Gives the step δ = N·lr/n_b of the curves.
     dim : int
@@ -173,11 +178,19 @@ def recovery(
     'overlap $m$'
     """
     require(
-        isinstance(landscape, PopulationLoss),
+        landscape is None or isinstance(landscape, PopulationLoss),
         "landscape",
         type(landscape).__name__,
-        "a result of population_loss",
+        "a result of population_loss, or None",
     )
+    if landscape is None:
+        require(measured is not None, "measured", None, "given without a landscape")
+        assert measured is not None
+        figure, axes, whole = canvas(1, (5.4, 3.7), figure, ax)
+        _fractions(axes[0], measured, np.zeros(1), np.ones(1))
+        if whole and title:
+            house_title(figure, *title.split("\n"))
+        return figure
     panels = 1 if measured is None else 2
     figure, axes, whole = canvas(panels, (4.6 * panels, 3.5), figure, ax)
     left = axes[0]
@@ -210,7 +223,9 @@ def recovery(
 def _flow(
     landscape: PopulationLoss, algorithm: SGD, dim: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Samples and overlaps along the flow with the step of the algorithm, from m = N^(−1/2) as far as it leads."""
+    """Samples and overlaps along the flow with the step of the algorithm, from m =
+    N^(−1/2) as far as it leads.
+    """
     first = dim**-0.5
     unit, step = (
         algorithm.batch_at(dim) / algorithm.lr(dim),
@@ -232,45 +247,76 @@ def _flow(
 def _fractions(
     ax: Axes, measured: Recovery, samples: np.ndarray, m: np.ndarray
 ) -> None:
-    """The fraction of runs that have passed each level, with the samples that the flow takes."""
-    runs = (measured.weak, measured.strong)
-    for level, row, name, colour in zip(
-        measured.thresholds, runs, ("weak", "strong"), DIRECTIONS, strict=False
-    ):
-        reached = np.sort(row[np.isfinite(row)])
-        part = np.arange(1, reached.size + 1) / len(row)
-        end = measured.samples
-        ax.step(
-            [0, *reached, end],
-            [0, *part, part[-1] if part.size else 0],
-            where="post",
-            color=colour,
-            label=name,
-        )
+    """The fraction of runs that have passed each level, with the samples that the flow
+    takes.
+    """
+    rows = [
+        (measured.weak, measured.thresholds[0], "weak", DIRECTIONS[0]),
+        (measured.strong, measured.thresholds[1], "strong", DIRECTIONS[1]),
+    ]
+    flows = False
+    for row, level, name, colour in rows:
+        label = name if measured.overlap == "m" else f"{name}: {_level(measured, name)}"
+        _steps(ax, row, measured.samples, colour, "-", label)
         if m[0] < level < m[-1]:
+            flows = True
             ax.axvline(
                 float(np.interp(level, m, samples)), color=colour, ls="--", lw=1.0
             )
-    ax.axvline(
-        measured.critical_samples, color=GREY, ls=":", lw=1.2, label=r"$\alpha_c N$"
-    )
-    last = np.concatenate(
-        [row[np.isfinite(row)] for row in runs] + [[measured.critical_samples]]
-    )
+    for each, colour in (
+        (measured.weak_each, DIRECTIONS[0]),
+        (measured.strong_each, DIRECTIONS[1]),
+    ):
+        # the other principal overlaps: not the first that is weak, nor the last that
+        # makes recovery strong
+        others = [] if each is None else list(each.T)
+        others = others[1:] if colour == DIRECTIONS[0] else others[:-1]
+        for row in others:
+            _steps(ax, row, measured.samples, colour, ":", None)
+    ends = [row[np.isfinite(row)] for row, *_ in rows]
+    if measured.overlap != "σ":
+        critical = measured.critical_samples
+        ax.axvline(critical, color=GREY, ls=":", lw=1.2, label=r"$\alpha_c N$")
+        ends.append(np.array([critical]))
+    last = np.concatenate([*ends, [1.0]])
     ax.set(
         xlabel="samples",
         ylabel=f"fraction of {len(measured.weak)} runs",
         ylim=(0, 1.02),
         xlim=(0, 1.1 * last.max()),
     )
-    ax.legend(title="dashed: the flow", title_fontsize="small", fontsize="small")
+    many = measured.weak_each is not None and measured.weak_each.shape[1] > 1
+    heading = "dashed: the flow" if flows else "dotted: the other σ" if many else None
+    ax.legend(title=heading, title_fontsize="small", fontsize="small")
+
+
+def _level(measured: Recovery, name: str) -> str:
+    return measured.levels[0 if name == "weak" else 1]
+
+
+def _steps(
+    ax: Axes, row: np.ndarray, end: float, colour: str, dash: str, label: str | None
+) -> None:
+    """The fraction of runs that have passed, against samples."""
+    reached = np.sort(row[np.isfinite(row)])
+    part = np.arange(1, reached.size + 1) / len(row)
+    ax.step(
+        [0, *reached, end],
+        [0, *part, part[-1] if part.size else 0],
+        where="post",
+        color=colour,
+        ls=dash,
+        lw=1.4 if label else 1.0,
+        label=label,
+    )
 
 
 @in_house_style
 def weak_recovery(
     result: WeakRecovery, figure: Figure | None = None, ax: Axes | None = None
 ) -> Figure:
-    """Steps of weak recovery against the dimension: every run, the medians, and the fitted power law.
+    """Steps of weak recovery against the dimension: every run, the medians, and the
+    fitted power law.
 
     Parameters
     ----------
@@ -324,19 +370,18 @@ def weak_recovery(
         ms=5,
         label="median, 95 %",
     )
-    fit = result.fit()
-    if fit is not None:
+    law = result.law()
+    if law is not None and law.bends:
+        panel.plot([], [], " ", label=result.exponent())
+    elif law is not None:
         x = np.geomspace(dims.min(), dims.max(), CURVE)
-        law = (
-            np.exp(fit.intercept)
-            * x**fit.slope
-            * (np.log(x) if result.logarithmic else 1.0)
-        )
+        curve = np.exp(law.fit.intercept) * x**law.fit.slope
+        curve = curve * result.start_factor(x) ** law.factor
+        curve = curve * (np.log(x) if result.logarithmic else 1.0)
         unit = "$T/\\log d$" if result.logarithmic else "$T$"
-        named = (
-            f"{unit} ~ $d^\\theta$, $\\theta = {fit.slope:.3g} \\pm {fit.error:.1g}$"
-        )
-        panel.plot(x, law, "--", color=DIRECTIONS[1], lw=1.4, label=named)
+        value = plus_minus(law.fit.slope, law.fit.error).replace("±", "\\pm")
+        named = f"{unit} ~ $d^\\theta$, $\\theta = {value}$"
+        panel.plot(x, curve, "--", color=DIRECTIONS[1], lw=1.4, label=named)
     lost = [
         (dim, limit, n)
         for dim, limit, n in zip(dims, result.limits, result.censored, strict=True)
@@ -354,11 +399,13 @@ def weak_recovery(
             color=GREY,
             fontsize=8,
         )
+    alone = (result.problem.p, result.problem.k) == (1, 1)
+    overlap = "$|m|$" if alone else "$\\|M\\|_F$"
     panel.set(
         xscale="log",
         yscale="log",
         xlabel="dimension $d$",
-        ylabel=f"steps $T$ until $|m| = {result.threshold:g}$",
+        ylabel=f"steps $T$ until {overlap} = {result.threshold:.3g}",
     )
     panel.legend(fontsize=8)
     if whole:
@@ -369,7 +416,8 @@ def weak_recovery(
         )
         house_title(
             figure,
-            f"target {result.problem.target.name}, student {result.problem.activation.name}",
+            f"target {result.problem.target.name}, student"
+            f" {result.problem.activation.name}",
             foreseen,
         )
     return figure

@@ -1,6 +1,8 @@
-"""What is left of a spectrum in its blocks: the change of the risk when they are doubled.
+"""What is left of a spectrum in its blocks: the change of the risk when they are
+doubled.
 
-error = max_t |risk_b(t) − risk_2b(t)| / risk_2b(t),    overlaps of a block shared out by numbers of eigenvalues
+error = max_t |risk_b(t) − risk_2b(t)| / risk_2b(t),    overlaps of a block shared out
+by numbers of eigenvalues
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ __all__ = ["blocking_error", "shared_out"]
 
 
 def shared_out(start: Overlaps, inputs: Inputs, finer: Inputs) -> Overlaps:
-    """Overlaps in finer blocks, each of which lies in one of the coarser ones and has its share of it.
+    """Overlaps in finer blocks, each of which lies in one of the coarser ones and has
+    its share of it.
 
     Where eigenvalues of a block differ, nothing changes: their mean is its variance.
 
@@ -56,7 +59,8 @@ def blocking_error(
     time: End = None,
     steps: End = None,
 ) -> float:
-    """Largest relative change of the excess risk when the blocks of a power law are doubled.
+    """Largest relative change of the excess risk when the blocks of a power law are
+    doubled.
 
     Parameters
     ----------
@@ -75,7 +79,8 @@ def blocking_error(
     >>> start = Overlaps([[1.0]], [[0.1]])
     >>> blocking_error(Problem("z1", "linear"), SGD(lr="0.1/d"), ODE(), start, time=1)
     Traceback (most recent call last):
-    twolayer.InputError: Only the blocks of a power law can be made finer: the others are what was given.
+    twolayer.InputError: Only the blocks of a power law can be made finer: the others
+    are what was given.
     """
     inputs, finer = problem.inputs, problem.inputs.finer()
     require(

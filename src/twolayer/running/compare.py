@@ -1,13 +1,16 @@
 """`compare`: several lenses on one description, and the verdicts.
 
-    every method from the same start  →  the first deterministic one is the reference  →  the others are judged by it
+    every method from the same start  →  the first deterministic one is the reference  →
+        the others are judged by it
 
-What is tested is in judging.py, what a finite dimension adds in finite_size.py and smaller_dimensions.py.
+What is tested is in judging.py, what a finite dimension adds in finite_size.py and
+smaller_dimensions.py.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -53,7 +56,9 @@ ALONE = 5.0  # starts below so many d^(−1/2) are ruled by the noise of single 
 def default_methods(
     plan: Plan, dim: int | None, ends: Options, seeds: int
 ) -> list[Method]:
-    """All methods that can, at the given dimension; explicit vectors only while they are cheap."""
+    """All methods that can, at the given dimension; explicit vectors only while they
+    are cheap.
+    """
     out: list[Method] = []
     for name in plan.support.methods:
         method = METHODS[name.lower()].at(dim)
@@ -63,18 +68,18 @@ def default_methods(
             or plan.objection(method) is not None
         ):
             continue
-        costly = method.name == "vectors" and dim is not None
-        if (
-            costly
-            and plan.work(dim, ends) * plan.problem.p * dim * seeds > MAX_VECTOR_WORK
-        ):  # type: ignore[arg-type, operator]
-            continue
+        if method.name == "vectors" and dim is not None:
+            numbers = plan.work(dim, ends) * plan.problem.p * dim * seeds
+            if numbers > MAX_VECTOR_WORK:
+                continue
         out.append(method)
     return sorted(out, key=lambda m: m.stochastic)
 
 
 def _labels(methods: Sequence[Method]) -> list[str]:
-    """One name per method: the plain word, with the dimension, then a number, where two would be the same."""
+    """One name per method: the plain word, with the dimension, then a number, where two
+    would be the same.
+    """
     given = [getattr(m, "data", None) is not None for m in methods]
     drawn = {m.name for m, rows in zip(methods, given, strict=True) if not rows}
     words = [
@@ -118,12 +123,15 @@ def compare(
     problem : Problem
         The task, the same for all methods.
     algorithm : SGD, or list of Stage
-        Stages have ends and save points of their own, so that time, steps and save are left out, and no thresholds.
+        Stages have ends and save points of their own, so that time, steps and save are
+        left out, and no thresholds.
     methods : sequence of Method, optional
-        By default every one that can, at the dimension of the start. Methods that refuse are skipped, and the
-        table says why. With ``Vectors(data=(X, y))`` and a problem without inputs the others are those of the Gaussian
-        surrogate of the data, and the table says by how much universality fails. Where none is named these are `ODE`
-        and `Chain`, or `Vectors` over as many Gaussian rows where rows are used more than once.
+        By default every one that can, at the dimension of the start. Methods that
+        refuse are skipped, and the table says why. With ``Vectors(data=(X, y))`` and a
+        problem without inputs the others are those of the Gaussian surrogate of the
+        data, and the table says by how much universality fails. Where none is named
+        these are `ODE` and `Chain`, or `Vectors` over as many Gaussian rows where rows
+        are used more than once.
     start : Overlaps or str
         Or ``"random"``: drawn at the dimension of the methods, one start for all.
     time, steps, alpha : float or int
@@ -132,18 +140,20 @@ def compare(
         As for `solve`.
     seeds, seed : int
         For the stochastic methods.
-    progress : bool or Monitor, optional
+    progress : bool or Listener, optional
         As for `solve`; where progress is shown, a line tells which run begins.
     force : bool
         As for `solve`.
     each : callable, optional
-        Called after every method with the comparison so far, which has no verdicts yet: somebody may want to keep it.
+        Called after every method with the comparison so far, which has no verdicts yet:
+        somebody may want to keep it.
 
     Returns
     -------
     Comparison
-        It prints itself: a table of verdicts, agree, differ or undecided, with what they rest on. ``.verdicts`` are
-        its rows, ``.results`` the results by name, ``.tree`` the DataTree that `save` writes.
+        It prints itself: a table of verdicts, agree, differ or undecided, with what
+        they rest on. ``.verdicts`` are its rows, ``.results`` the results by name,
+        ``.tree`` the DataTree that `save` writes.
 
     Examples
     --------
@@ -195,9 +205,8 @@ def compare(
         for name, method in sorted(names.items(), key=_place):
             # continuous methods are saved where the first stepwise one is
             own = grid if not method.stepwise and grid is not None else ends
-            announcer.say(_described(method, seeds))
             run: Options = {"save": save, "seeds": seeds, "seed": seed, "force": force}
-            run["progress"] = announcer.monitor
+            run["progress"] = announcer.listener_of(_described(method, seeds))
             try:
                 results[name] = plan.solve(method, start, own, throw=False, **run)
             except Refused as refused:  # for what only the numbers of the start tell
@@ -246,7 +255,9 @@ def foreseen(
     seed: int = 0,
     **given: End,
 ) -> list[tuple[Method, Task]]:
-    """The runs of `compare` with these arguments and ends, and its pilots as far as they are known beforehand."""
+    """The runs of `compare` with these arguments and ends, and its pilots as far as
+    they are known beforehand.
+    """
     plan, ends, _, _, usable, start = _begun(
         problem, algorithm, methods, start, given, seeds, seed
     )
@@ -283,7 +294,9 @@ def _tasks(
 
 
 class Begun(NamedTuple):
-    """What is followed, to which end, by the methods asked for, less those that refuse for a reason, and from where."""
+    """What is followed, to which end, by the methods asked for, less those that refuse
+    for a reason, and from where.
+    """
 
     plan: Plan
     ends: Options
@@ -308,7 +321,8 @@ def _begun(
     ends = {name: end for name, end in given.items() if end is not None}
     if plan.stages and ends:
         raise InputError(
-            f"Argument `{next(iter(ends))}` must be left out where stages are compared: they have their own."
+            f"Argument `{next(iter(ends))}` must be left out where stages are compared:"
+            " they have their own."
         )
     if methods is not None and (
         not isinstance(methods, Sequence) or isinstance(methods, str)
@@ -337,7 +351,8 @@ def _begun(
         raise Refused(
             ", ".join(skipped), "; ".join(skipped.values()), plan.support.methods
         )
-    # the start at the dimension of the first run that takes steps: limits then have its clock
+    # the start at the dimension of the first run that takes steps: limits then have its
+    # clock
     sizes = [
         method.dimension
         for method in usable
@@ -391,7 +406,9 @@ def _asked(
 
 
 def _place(named: tuple[str, Method]) -> tuple[bool, bool]:
-    """Runs over given rows come first, which may be too few, and continuous methods last."""
+    """Runs over given rows come first, which may be too few, and continuous methods
+    last.
+    """
     method = named[1]
     return not method.stepwise, getattr(method, "data", None) is None
 
@@ -418,6 +435,13 @@ def verdicts_of(
             or _ended(result, "it")
             or _beyond(result, theory, method, reference, unit)
         )
+        doubt = _doubted(theory, reference) or _doubted(result, name)
+        if doubt:
+            rows += [
+                _unjudged(name, dim, result, theory, quantity, doubt, "suspect")
+                for quantity in entries(result)
+            ]
+            continue
         finite = (
             Finite(lost=reason)
             if reason
@@ -466,6 +490,20 @@ def _ended(dataset: xr.Dataset, who: str) -> str:
     return f"{count} ended early ({word}), and the mean of the others says nothing"
 
 
+def _doubted(dataset: xr.Dataset, name: str) -> str:
+    """Why the numbers of a method are no measure of another: its averages are not those
+    of samples.
+    """
+    witness = json.loads(dataset.attrs.get("notes", "{}")).get("witness", {})
+    refuted = witness.get("refuted", [])
+    if not refuted:
+        return ""
+    return (
+        f"samples contradict the averages that {name} uses ({', '.join(refuted)}), so"
+        " that nothing follows from what it says"
+    )
+
+
 def _beyond(
     result: xr.Dataset, theory: xr.Dataset, method: Method, reference: str, unit: float
 ) -> str:
@@ -475,7 +513,10 @@ def _beyond(
     if float(result.time[-1]) / unit > float(theory.time[-1]) * (
         1 + 1 / result.sizes["time"]
     ):
-        return f"on the clock of {reference}, which is not t, it goes further: compare one dimension at a time"
+        return (
+            f"on the clock of {reference}, which is not t, it goes further: compare one"
+            " dimension at a time"
+        )
     return ""
 
 
@@ -486,13 +527,14 @@ def _unjudged(
     theory: xr.Dataset,
     quantity: str,
     reason: str,
+    verdict: str = "undecided",
 ) -> Judgement:
     """A row without a test: final values of the first entry."""
     known = entries(theory)
     expected = float(known[quantity][:, -1, 0].mean()) if quantity in known else np.nan
     mean = float(entries(result)[quantity][:, -1, 0].mean())
     return Judgement(
-        name, dim, quantity, "undecided", reason, reference=expected, mean=mean
+        name, dim, quantity, verdict, reason, reference=expected, mean=mean
     )
 
 
@@ -504,12 +546,14 @@ def _hint(problem: Problem, start: Overlaps, dim: int | None) -> str:
     overlap = float(np.sqrt((start.fields(problem.inputs).M ** 2).sum(axis=-2)).min())
     if overlap * np.sqrt(dim) < ALONE:
         found.append(
-            f"the start has overlap {overlap:.2g} ≈ {overlap * np.sqrt(dim):.1f}/√d with a direction: there the noise "
-            "of single samples competes with the drift, and the time of escape is random even as d → ∞"
+            f"the start has overlap {overlap:.2g} ≈ {overlap * np.sqrt(dim):.1f}/√d"
+            " with a direction: there the noise of single samples competes with the"
+            " drift, and the time of escape is random even as d → ∞"
         )
     steep = problem.activation.polynomial
     if steep is not None and len(steep) > 2:
         found.append(
-            "gradients of polynomial activations are heavy-tailed: powers of 1/d need a larger d"
+            "gradients of polynomial activations are heavy-tailed: powers of 1/d need a"
+            " larger d"
         )
     return "; ".join(found)

@@ -1,4 +1,6 @@
-"""The result of `compare`: what every method gave, the verdicts, and a table that explains itself."""
+"""The result of `compare`: what every method gave, the verdicts, and a table that
+explains itself.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,17 @@ HEADER = (
 )
 LEFT = ("method", "entry", "verdict")
 WIDTH = 79
-COLOURS = {"agree": "#1b7f3b", "differ": "#c0392b", "undecided": "#b8860b"}
+COLOURS = {
+    "agree": "#1b7f3b",
+    "differ": "#c0392b",
+    "undecided": "#b8860b",
+    "suspect": "#8e44ad",
+}
 
 
 class Comparison:
-    """Several methods on one description, with verdicts. Made by `compare`; prints itself.
+    """Several methods on one description, with verdicts. Made by `compare`; prints
+    itself.
 
     Attributes
     ----------
@@ -100,7 +108,9 @@ class Comparison:
 
     @property
     def universality(self) -> list[str]:
-        """How far runs over data are from their Gaussian surrogate, in words; empty without data."""
+        """How far runs over data are from their Gaussian surrogate, in words; empty
+        without data.
+        """
         return list(json.loads(self.tree.attrs.get("universality", "[]")))
 
     def __repr__(self) -> str:
@@ -120,7 +130,8 @@ class Comparison:
         return [
             *_wrap(
                 "claim  ",
-                f"{limit}the mean over runs is that of {self.reference}{there}, from t = 0 to {end}",
+                f"{limit}the mean over runs is that of {self.reference}{there}, from t"
+                f" = 0 to {end}",
             ),
             "",
         ]
@@ -154,9 +165,10 @@ class Comparison:
             fractions = " and ".join(f"d/{level}" for level in LEVELS)
             lines += _wrap(
                 "test   ",
-                f"every entry at every time: |mean − {self.reference}| ≤ tolerance = what finite size adds (measured "
-                f"at {fractions}) + {factor} standard errors, so that in all there is a chance of {LEVEL:g} of a false "
-                "alarm. Shown is the worst entry at the end of the run",
+                f"every entry at every time: |mean − {self.reference}| ≤ tolerance ="
+                f" what finite size adds (measured at {fractions}) + {factor} standard"
+                f" errors, so that in all there is a chance of {LEVEL:g} of a false"
+                " alarm. Shown is the worst entry at the end of the run",
             )
             lines += _wrap(
                 "worst  ",
@@ -164,8 +176,9 @@ class Comparison:
             )
             lines += _wrap(
                 "seen   ",
-                f"with that confidence {self.reference} is nowhere off by more than this part of its range: up to "
-                f"{SHARE:.0%} the two agree, beyond it is undecided",
+                f"with that confidence {self.reference} is nowhere off by more than"
+                f" this part of its range: up to {SHARE:.0%} the two agree, beyond it"
+                " is undecided",
             )
         reasons: dict[
             str, dict[str, list[str]]
@@ -194,7 +207,10 @@ class Comparison:
             " ".join(" ".join(self._head()).split()[1:]),
             escaped("\n".join(self._notes())),
         )
-        explained = f'<pre style="font-size:11px;opacity:.75;white-space:pre-wrap;max-width:52em">{notes}</pre>'
+        explained = (
+            '<pre style="font-size:11px;opacity:.75;white-space:pre-wrap;'
+            f'max-width:52em">{notes}</pre>'
+        )
         return (
             card(
                 "Comparison",
@@ -230,7 +246,9 @@ def tree_of(
     complete: bool = True,
     universality: Sequence[str] = (),
 ) -> xr.DataTree:
-    """The tree of a comparison; ``run`` holds the methods asked for and the arguments of `compare`, as plain values."""
+    """The tree of a comparison; ``run`` holds the methods asked for and the arguments
+    of `compare`, as plain values.
+    """
     table = {}
     if rows:
         for name, kind in COLUMNS.items():

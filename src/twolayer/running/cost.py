@@ -1,6 +1,8 @@
-"""What runs will take, told beforehand: seconds of one core and bytes, each compiled code counted once.
+"""What runs will take, told beforehand: seconds of one core and bytes, each compiled
+code counted once.
 
-    seconds = Σ_codes compilation + Σ_runs cost,    as the methods estimate them (`Method.cost`, `Method.compilation`)
+    seconds = Σ_codes compilation + Σ_runs cost,
+        as the methods estimate them (`Method.cost`, `Method.compilation`)
 
 An order of magnitude: benchmarks/estimates.py measures how good it is.
 """
@@ -23,10 +25,11 @@ __all__ = ["Cost", "cost_of", "cost_of_comparison"]
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What runs of all seeds and methods will take, steps being those of the longest run that takes them one by one.
+    """What runs of all seeds and methods will take, steps being those of the longest
+    run that takes them one by one.
 
-    Seconds are on one core of this machine, compilation included, an order of magnitude; memory is in bytes, of the
-    largest result.
+    Seconds are on one core of this machine, compilation included, an order of
+    magnitude; memory is in bytes, of the largest result.
     """
 
     runs: int
@@ -49,7 +52,10 @@ class Cost:
     def __str__(self) -> str:
         runs = f"{self.runs} run{'s' if self.runs > 1 else ''}"
         steps = f" of up to {self.steps:.4g} steps" if self.steps else ""
-        return f"{runs}{steps}: about {lasting(self.seconds)} on one core, {self.memory / 2**20:.2g} MiB"
+        return (
+            f"{runs}{steps}: about {lasting(self.seconds)} on one core,"
+            f" {self.memory / 2**20:.2g} MiB"
+        )
 
 
 def cost_of(
@@ -62,7 +68,9 @@ def cost_of(
 def cost_of_comparison(
     problem: Problem, algorithm: Any, methods: Any, start: Any, **arguments: Any
 ) -> Cost:
-    """What `compare` with these arguments would take, with the runs at smaller dimensions."""
+    """What `compare` with these arguments would take, with the runs at smaller
+    dimensions.
+    """
     return _sum(foreseen(problem, algorithm, methods, start, **arguments))
 
 

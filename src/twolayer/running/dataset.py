@@ -2,23 +2,32 @@
 
 Dimensions ``seed``, ``time``, ``neuron``, ``neuron_``, ``direction``; variables
 
-    M (seed, time, neuron, direction)   Q (seed, time, neuron, neuron_)   a (seed, time, neuron)
+    M (seed, time, neuron, direction)   Q (seed, time, neuron, neuron_)
+        a (seed, time, neuron)
     risk, excess_risk (seed, time)      outcome (seed)   stop_step, stop_time (seed)
-    lr (time), the rate in force, of the step that follows; batch (time), where it has a schedule
-    loss (seed, time), the mean of what is trained, and error (seed, time), the chance of a wrong sign, for labels ±1
+    lr (time), the rate in force, of the step that follows; batch (time),
+        where it has a schedule
+    loss (seed, time), the mean of what is trained, and error (seed, time),
+        the chance of a wrong sign, for labels ±1
     train_risk (seed, time), where samples are reused
-    M_average, Q_average, a_average, risk_average, … where the average of the iterates is followed
-    M_block (seed, time, block, neuron, direction), Q_block: of the rows in each block of the inputs, where these have
+    M_average, Q_average, a_average, risk_average,
+        … where the average of the iterates is followed
+    M_block (seed, time, block, neuron, direction), Q_block:
+        of the rows in each block of the inputs, where these have
     several; M and Q are then those of the fields, Σ_i s_i M⁽ⁱ⁾ and Σ_i s_i Q⁽ⁱ⁾
-    Q_perp (seed, time, neuron, neuron_), where the method carries it to more digits than Q and M do
+    Q_perp (seed, time, neuron, neuron_),
+        where the method carries it to more digits than Q and M do
 
-In a mean field a neuron is a particle: q (seed, time, neuron) = |w⊥|² and weight (neuron) are given too, and Q only
-where the start had one, as the mean M P⁺ Mᵀ + diag q over directions of the orthogonal parts.
+In a mean field a neuron is a particle: q (seed, time, neuron) = |w⊥|² and weight
+(neuron) are given too, and Q only where the start had one, as the mean M P⁺ Mᵀ + diag q
+over directions of the orthogonal parts.
 
-The clocks ``time``, ``step``, ``sample``, ``alpha`` are coordinates along time (attribute ``units``: "" or a power
-of d for limits without a dimension). Attributes are JSON text: ``description`` (problem, algorithm, method, run),
-``notes`` (engine, error, regime), ``versions``. The start is kept exactly in start_Q, start_M, start_a, so that
-loading a file and running it again gives the same numbers; for particles start_q and weight take the place of start_Q.
+The clocks ``time``, ``step``, ``sample``, ``alpha`` are coordinates along time
+(attribute ``units``: "" or a power of d for limits without a dimension). Attributes are
+JSON text: ``description`` (problem, algorithm, method, run), ``notes`` (engine, error,
+regime), ``versions``. The start is kept exactly in start_Q, start_M, start_a, so that
+loading a file and running it again gives the same numbers; for particles start_q and
+weight take the place of start_Q.
 """
 
 from __future__ import annotations
@@ -26,6 +35,7 @@ from __future__ import annotations
 import contextlib
 import json
 import platform
+from collections.abc import Hashable, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
@@ -63,6 +73,8 @@ __all__ = [
 ]
 
 SCHEMA = "twolayer/1"
+WHERE_IT_STOPPED = ("stop_step", "stop_time", "stop_alpha")
+RISKS = ("risk", "risk_average", "loss")
 SHAPES = {"M": ("neuron", "direction"), "a": ("neuron",), "risk": (), "excess_risk": ()}
 KINDS: dict[str, type] = {
     "notes": dict,
@@ -103,18 +115,20 @@ def describe_problem(problem: Problem) -> Json:
     layer = problem.second_layer
     return {
         "target": problem.target.description or f"<function {problem.target.name}>",
-        "activation": problem.activation.name
-        if problem.activation.portable
-        else f"<function {problem.activation.name}>",
+        "activation": (
+            problem.activation.name
+            if problem.activation.portable
+            else f"<function {problem.activation.name}>"
+        ),
         "width": problem.width,
         "noise": problem.noise,
-        "gram": None
-        if np.array_equal(problem.P, np.eye(problem.k))
-        else problem.P.tolist(),
+        "gram": (
+            None if np.array_equal(problem.P, np.eye(problem.k)) else problem.P.tolist()
+        ),
         "second_layer": layer if isinstance(layer, str) else list(layer),
-        "directions": problem.k
-        if isinstance(problem.target.description, str)
-        else None,
+        "directions": (
+            problem.k if isinstance(problem.target.description, str) else None
+        ),
         "normalisation": problem.normalisation,
         "noise_law": problem.labels.law.name,
         "flips": problem.labels.flips,
@@ -123,7 +137,9 @@ def describe_problem(problem: Problem) -> Json:
 
 
 def known_risks(record: Record) -> tuple[np.ndarray, str] | None:
-    """Excess risks and their rule where the method knows them better than the overlaps do, or where there are none."""
+    """Excess risks and their rule where the method knows them better than the overlaps
+    do, or where there are none.
+    """
     rule = str(record.notes.get("engine", "mean field"))
     if isinstance(record.snapshot, Measure):
         return record.snapshot.excess_risk, rule
@@ -146,7 +162,6 @@ def to_dataset(
     unit = method.unit(task.algorithm)
     position = np.asarray(task.points[:count])
     excess, rule = risks or _risks(problem, record)
-    outcome = scanned(record.outcome, snapshot, excess)
     clocks = task.clocks.coordinates(position, method.stepwise, unit)
     stops = task.clocks.coordinates(record.stop, method.stepwise, unit)
     along: Variables = {
@@ -176,7 +191,7 @@ def to_dataset(
             "risk": (("seed", "time"), excess + irreducible(problem)),
             "excess_risk": (("seed", "time"), excess),
             "outcome": xr.Variable(
-                "seed", outcome, fastpath=True
+                "seed", record.outcome, fastpath=True
             ),  # pandas would read every word
             "stop_step": (("seed",), stops["step"][0], {"units": stops["step"][1]}),
             "stop_time": (("seed",), stops["time"][0], {"units": stops["time"][1]}),
@@ -202,6 +217,8 @@ def to_dataset(
                     )
                 ],
             )
+    outcome = scanned(record.outcome, dataset.variables, problem)
+    dataset["outcome"] = xr.Variable("seed", outcome, fastpath=True)
     run: Options = {
         "seeds": task.seeds,
         "seed": task.seed,
@@ -239,22 +256,26 @@ def to_dataset(
 
 
 def scanned(
-    outcome: np.ndarray, snapshot: Snapshot | Measure, excess: np.ndarray
+    outcome: np.ndarray, variables: Mapping[Hashable, xr.Variable], problem: Problem
 ) -> np.ndarray:
-    """The outcomes, with one of their own for seeds whose overlaps or risks are not finite although they went on."""
-    size = len(snapshot.a)
-    parts = [
-        x
-        for name, x in snapshot._asdict().items()
-        if x is not None and "risk" not in name
-    ]
-    if np.isfinite(excess).any():  # there are problems without a finite risk
-        parts.append(excess)
-    if all(np.isfinite(x).all() for x in parts):  # seed by seed takes long
-        return outcome
-    lost = np.logical_or.reduce(
-        [~np.isfinite(x).reshape(size, -1).all(1) for x in parts]
-    )
+    """The outcomes, with one of their own for seeds with a number that is not finite
+    although they went on; numbers of all seeds, such as clocks, count for each.
+
+    Steps and times of a stop are missing where there was none, and noise without a
+    variance makes risks infinite.
+    """
+    endless = not np.isfinite(irreducible(problem))
+    lost = np.zeros(len(outcome), dtype=bool)
+    for name, variable in variables.items():
+        if variable.dtype.kind != "f" or str(name) in WHERE_IT_STOPPED:
+            continue
+        values = variable.values
+        fine = np.isfinite(values)
+        if endless and str(name) in RISKS:
+            fine |= values == np.inf
+        if not fine.all():
+            along = [i for i, dim in enumerate(variable.dims) if dim != "seed"]
+            lost |= ~fine.all(axis=tuple(along))
     return np.where(
         lost & np.isin(outcome, (Outcome.OK, Outcome.REACHED)),
         Outcome.NOT_FINITE,
@@ -263,7 +284,9 @@ def scanned(
 
 
 def advice_on(record: Record, outcome: str, algorithm: SGD) -> str:
-    """What goes with an outcome of this algorithm: nothing is recommended that it does already."""
+    """What goes with an outcome of this algorithm: nothing is recommended that it does
+    already.
+    """
     text = record.advice(outcome)
     if (
         outcome != Outcome.DIVERGED
@@ -330,7 +353,9 @@ def _average(problem: Problem, snapshot: Snapshot) -> Variables:
 
 
 def _blocks(problem: Problem, Q: np.ndarray | None, M: np.ndarray | None) -> Variables:
-    """Overlaps in each block, where there are several; one is a multiple of the fields."""
+    """Overlaps in each block, where there are several; one is a multiple of the
+    fields.
+    """
     if Q is None or M is None or not problem.inputs.several:
         return {}
     row = ("seed", "time", "block", "neuron")
@@ -405,7 +430,9 @@ def _start(task: Task) -> Variables:
 
 
 def quantities(dataset: xr.Dataset) -> dict[str, np.ndarray]:
-    """What comparisons and figures look at, (seed, time) each: risk and m_1 … m_k, m_r = (mean_j M_jr²)^{1/2}."""
+    """What comparisons and figures look at, (seed, time) each: risk and m_1 … m_k, m_r
+    = (mean_j M_jr²)^{1/2}.
+    """
     weight = dataset.weight.values if "weight" in dataset else None
     m = np.sqrt(np.average(dataset.M.values**2, axis=2, weights=weight))
     # noise without a variance makes every risk infinite, and tells nothing apart
@@ -414,7 +441,9 @@ def quantities(dataset: xr.Dataset) -> dict[str, np.ndarray]:
 
 
 def description_of(dataset: xr.Dataset, name: str = "dataset") -> Json:
-    """What a dataset says about itself; argument ``name`` is refused where that is not what results say."""
+    """What a dataset says about itself; argument ``name`` is refused where that is not
+    what results say.
+    """
     what = f"Argument `{name}`"
     check_format(
         what,
@@ -446,7 +475,8 @@ def check_result(dataset: xr.Dataset, name: str = "dataset") -> Json:
 
     >>> check_result(xr.Dataset())
     Traceback (most recent call last):
-    twolayer.InputError: Argument `dataset` must be a result of twolayer, but has no such description.
+    twolayer.InputError: Argument `dataset` must be a result of twolayer, but has no
+    such description.
     """
     found = description_of(dataset, name)
     with reading(f"Argument `{name}`"):
@@ -479,8 +509,8 @@ def parts_of(description: Json) -> tuple[Problem, SGD, Method]:
         value = description["problem"][part]
         if isinstance(value, str) and value.startswith("<function"):
             raise InputError(
-                f"The {part} of this result was a Python function ({value[10:-1]}), which a file cannot hold: "
-                "describe it again to run it."
+                f"The {part} of this result was a Python function ({value[10:-1]}),"
+                " which a file cannot hold: describe it again to run it."
             )
     with reading("The description of this result"):
         problem = Problem(**description["problem"])
@@ -494,7 +524,8 @@ def method_of(described: Json) -> Method:
     word = knobs.pop("name")
     if word not in METHODS:
         raise InputError(
-            f"The method of this result, {word!r}, is not known here: register it to run it again."
+            f"The method of this result, {word!r}, is not known here: register it to"
+            " run it again."
         )
     return METHODS[word](**knobs)
 
@@ -514,11 +545,14 @@ def start_of(
 
 
 def unpack(dataset: xr.Dataset) -> Options:
-    """Problem, algorithm, method, start and run of a dataset, ready to be solved again."""
+    """Problem, algorithm, method, start and run of a dataset, ready to be solved
+    again.
+    """
     description = description_of(dataset)
     if "stages" in description:
         raise InputError(
-            "Argument `dataset` must come from solve, but was made in stages, each with its algorithm."
+            "Argument `dataset` must come from solve, but was made in stages, each with"
+            " its algorithm."
         )
     problem, algorithm, method = parts_of(description)
     with reading("The description of this result"):

@@ -1,26 +1,37 @@
-"""What a finite dimension adds to a limit: how fast it goes away, and how much of it is left.
+"""What a finite dimension adds to a limit: how fast it goes away, and how much of it is
+left.
 
     x_d = x_∞ + C d^(−ε) + smaller terms
 
-    limit                               goes away, relative to what is left                        ε
-    gradient flow, δ > max(0, 1−μ)      norm d^(1−μ−δ);  pairs of samples, finite steps d^(−δ)     min(μ+δ−1, δ)
-    Saad–Solla,  δ = 1−μ                pairs, finite steps d^(−δ)                                 δ
-    pure noise                          drift d^(μ+δ−1);  finite steps d^(1−μ−2δ)                  min(1−μ−δ, 2δ+μ−1)
-    giant steps, α = n_b/d fixed        fluctuations 1/d                                           1
-    the same, n_b ≫ d                   norm d^(1−μ)                                               min(μ−1, 1)
-    reused samples                      fluctuations 1/d                                           1
+    limit                               goes away, relative to what is left
+        ε
+    gradient flow, δ > max(0, 1−μ)      norm d^(1−μ−δ);
+        pairs of samples, finite steps d^(−δ)     min(μ+δ−1, δ)
+    Saad–Solla,  δ = 1−μ                pairs, finite steps d^(−δ)
+        δ
+    pure noise                          drift d^(μ+δ−1);  finite steps d^(1−μ−2δ)
+        min(1−μ−δ, 2δ+μ−1)
+    giant steps, α = n_b/d fixed        fluctuations 1/d
+        1
+    the same, n_b ≫ d                   norm d^(1−μ)
+        min(μ−1, 1)
+    reused samples                      fluctuations 1/d
+        1
 
-C is measured by the same method at d/4 and at d/16. With y₀, y₁, y₂ the deviations from the theory at d, d/4, d/16 and
-r = 4^(−ε), the bias at d is r y₁, and also (y₁ − y₀) r/(1 − r), in which a wrong theory does not hide: it is in all of
-them. With b₀ either of these, and r b₁ the same from one level below, the allowance is the smaller one of
+C is measured by the same method at d/4 and at d/16. With y₀, y₁, y₂ the deviations from
+the theory at d, d/4, d/16 and r = 4^(−ε), the bias at d is r y₁, and also (y₁ − y₀)
+r/(1 − r), in which a wrong theory does not hide: it is in all of them. With b₀ either
+of these, and r b₁ the same from one level below, the allowance is the smaller one of
 
-    |b₀| + |b₀ − r b₁| + 2 standard errors,        and the largest of those up to each time:
+    |b₀| + |b₀ − r b₁| + 2 standard errors,    and the largest of those up to each time:
 
-what the power law says, and how badly it holds. Where the differences between d, d/4 and d/16 clearly shrink more
-slowly than r, the measured ratio takes its place. Where ε is small this is large and mostly noise. There the mean step
-(`Map`) is taken out first. It has all the terms of the table and leaves out what fluctuations do to later drifts,
-d^(−μ−δ); it has no noise, so that its own limit is extrapolated from the three dimensions. Batches are whole numbers;
-what their rounding does is allowed for, and pilots run where it is small.
+what the power law says, and how badly it holds. Where the differences between d, d/4
+and d/16 clearly shrink more slowly than r, the measured ratio takes its place. Where ε
+is small this is large and mostly noise. There the mean step (`Map`) is taken out first.
+It has all the terms of the table and leaves out what fluctuations do to later drifts,
+d^(−μ−δ); it has no noise, so that its own limit is extrapolated from the three
+dimensions. Batches are whole numbers; what their rounding does is allowed for, and
+pilots run where it is small.
 """
 
 from __future__ import annotations
@@ -51,7 +62,9 @@ LEVELS = (4, 16)
 
 AROUND = 0.07  # pilots may be so far from d/4 and d/16, relative
 SLOW = 0.05  # a power smaller than this is none: nothing is extrapolated from it
-SLOWEST = 0.9  # ratio of differences at d and d/4 to those at d/4 and d/16 beyond which they do not shrink
+# ratio of differences at d and d/4 to those at d/4 and d/16 beyond which they do not
+# shrink
+SLOWEST = 0.9
 TINY = 1e-300
 
 
@@ -70,7 +83,9 @@ def slowest(algorithm: SGD) -> float:
 
 
 def left_by_the_mean_step(algorithm: SGD) -> float:
-    """ε of what the mean step leaves out: the effect of fluctuations on later drifts."""
+    """ε of what the mean step leaves out: the effect of fluctuations on later
+    drifts.
+    """
     mu, delta, name = algorithm.mu, algorithm.delta, regime_of(algorithm).name
     if name in ("noise map", "blow-up"):
         return min(mu, 1.0)
@@ -85,7 +100,8 @@ def usable(epsilon: float) -> bool:
 def allowance(
     here: Deviation, near: Deviation, far: Deviation, ratios: tuple[float, float]
 ) -> np.ndarray:
-    """What finite size may do at d, (time, entries), from deviations at d, d/4 and d/16.
+    """What finite size may do at d, (time, entries), from deviations at d, d/4 and
+    d/16.
 
     ``ratios`` are (d₁/d)^ε and (d₂/d₁)^ε.
     """
@@ -95,7 +111,8 @@ def allowance(
         np.hypot(near.error, here.error),
         np.hypot(far.error, near.error),
     )
-    # where the differences shrink more slowly than expected, and that is no chance, as they do
+    # where the differences shrink more slowly than expected, and that is no chance, as
+    # they do
     largest, smallest = (
         np.maximum.accumulate(np.abs(x), axis=0) for x in (last, before)
     )
@@ -114,7 +131,8 @@ def allowance(
 
 
 def rounding(algorithm: SGD, dim: int) -> float:
-    """By how much the batch, and the set it is drawn from, are off their laws because samples are whole, relative.
+    """By how much the batch, and the set it is drawn from, are off their laws because
+    samples are whole, relative.
 
     >>> (
     ...     rounding(SGD(lr="1/d"), 10),
@@ -129,7 +147,8 @@ def rounding(algorithm: SGD, dim: int) -> float:
 
 
 def dimensions(algorithms: Sequence[SGD], dim: int) -> tuple[int, int, int]:
-    """D, and dimensions near d/4 and d/16 at which the batches of all stages are rounded least.
+    """D, and dimensions near d/4 and d/16 at which the batches of all stages are
+    rounded least.
 
     >>> (
     ...     dimensions([SGD(lr="1/d")], 1600),
@@ -166,7 +185,8 @@ def extrapolate(
 ) -> Extrapolated:
     """The limit of numbers without noise at three dimensions, from the largest on.
 
-    The error is twice what the same extrapolation from one level below differs by, the largest up to each time.
+    The error is twice what the same extrapolation from one level below differs by, the
+    largest up to each time.
     """
     r, s = (dims[1] / dims[0]) ** power, (dims[2] / dims[1]) ** power
     here, below = (

@@ -1,19 +1,21 @@
-"""Whether the runs of a method agree with a theory: a test of the whole trajectory, with three outcomes.
+"""Whether the runs of a method agree with a theory: a trial (numerics/verdict.py) of
+the whole trajectory.
 
-    deviation(t) = mean over seeds − theory,      tolerance(t) = allowance(t) + c · standard error(t)
+    observed, expected   mean over seeds − theory at every time, and 0
+    error                its standard error
+    allowance            what a finite dimension does (finite_size.py), and the error of
+                         the theory's averages
+    resolution           a tenth of the range: a theory that is off by more would have
+                         been seen by runs that agree with it
 
-    differ      |deviation| > tolerance at some time
-    agree       |deviation| ≤ tolerance at every time, and |deviation| + tolerance ≤ a tenth of the range
-    undecided   otherwise: the theory could be off by more than a tenth of the range without being seen
+The limit leaves a chance `LEVEL` of a false alarm to all times, quantities and entries
+of a method together (numerics/significance.py).
 
-c leaves a chance `LEVEL` of a false alarm to all times, quantities and entries of a method together
-(numerics/significance.py); the allowance is what a finite dimension does (finite_size.py) and the error of the theory's
-averages. |deviation| + tolerance is what would have been seen: with that confidence the theory is not further off.
-
-Entries are compared one by one: the risk, every M_jr, Q_jl and, where it is trained, a_j. All methods start from the
-same overlaps, so neurons keep their numbers, and the mean of an overlap that is never learned is zero at every d; the
-mean of its square would be of order 1/d. The range of a quantity is how far the theory moves, or its natural size where
-that is lost in the fluctuations d^(−1/2) of single runs.
+Entries are compared one by one: the risk, every M_jr, Q_jl and, where it is trained,
+a_j. All methods start from the same overlaps, so neurons keep their numbers, and the
+mean of an overlap that is never learned is zero at every d; the mean of its square
+would be of order 1/d. The range of a quantity is how far the theory moves, or its
+natural size where that is lost in the fluctuations d^(−1/2) of single runs.
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ import xarray as xr
 from scipy.special import stdtr, stdtrit
 
 from twolayer.numerics.significance import limit_of_curves, path_length
+from twolayer.numerics.verdict import AGREE, DIFFER, Trial
 from twolayer.running.dataset import quantities
 
 __all__ = [
     "Correction",
     "Deviation",
     "Judgement",
-    "Trial",
     "at_times",
     "deviations",
     "entries",
@@ -43,7 +45,9 @@ __all__ = [
 ]
 
 SHARE = 0.1
-"""Part of the range that a theory may be off without being seen, for a verdict of agreement."""
+"""Part of the range that a theory may be off without being seen, for a verdict of
+agreement.
+"""
 
 ROUNDING = 1e-9  # of the natural size: below this numbers are equal
 
@@ -51,15 +55,19 @@ ROUNDING = 1e-9  # of the natural size: below this numbers are equal
 @dataclass(frozen=True)
 class Judgement:
     """The verdict on one quantity of one method, with the numbers that it rests on.
+    Made by `compare`.
 
     Attributes
     ----------
     method, dim, quantity
-        What was judged: ``"risk"``, ``"M1"`` for the overlaps M_j1 of all neurons, ``"Q"``, ``"a"``.
+        What was judged: ``"risk"``, ``"M1"`` for the overlaps M_j1 of all neurons,
+        ``"Q"``, ``"a"``.
     verdict, reason : str
-        ``"agree"``, ``"differ"`` or ``"undecided"``, and why, where it does not agree.
+        ``"agree"``, ``"differ"`` or ``"undecided"``, and why, where it does not agree;
+        ``"suspect"`` where samples contradict the averages behind it.
     entry : str
-        The entry that the numbers belong to: the one with the largest deviation over its tolerance.
+        The entry that the numbers belong to: the one with the largest deviation over
+        its tolerance.
     reference, mean, standard_error, deviation, allowance, tolerance : float
         At the end of the run.
     worst_ratio, worst_time, worst_deviation, worst_tolerance : float
@@ -92,7 +100,9 @@ class Judgement:
 
 
 class Deviation(NamedTuple):
-    """Mean over seeds less the theory and its standard error, (time, entries), and the path length of each entry."""
+    """Mean over seeds less the theory and its standard error, (time, entries), and the
+    path length of each entry.
+    """
 
     mean: np.ndarray
     error: np.ndarray
@@ -101,7 +111,9 @@ class Deviation(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """What finite size does to one quantity, (time, entries) or a number: a known shift, an allowance for the rest."""
+    """What finite size does to one quantity, (time, entries) or a number: a known
+    shift, an allowance for the rest.
+    """
 
     shift: float | np.ndarray
     allowance: float | np.ndarray
@@ -154,7 +166,8 @@ def linear(times: np.ndarray, values: np.ndarray, where: np.ndarray) -> np.ndarr
 def deviations(
     result: xr.Dataset, theory: xr.Dataset, unit: float = 1.0
 ) -> dict[str, Deviation]:
-    """The deviations of a result from a theory, seed by seed where the theory has as many.
+    """The deviations of a result from a theory, seed by seed where the theory has as
+    many.
 
     ``unit`` is how many units of time of the result make one of the theory.
     """
@@ -206,7 +219,9 @@ def ranges(
 
 
 def _own_errors(theory: xr.Dataset, times: np.ndarray) -> dict[str, np.ndarray]:
-    """Standard errors of the theory's own averages, (time, entries), where it gives them."""
+    """Standard errors of the theory's own averages, (time, entries), where it gives
+    them.
+    """
     named = {
         name: theory[f"{name}_error"]
         for name in ("risk", "M", "Q")
@@ -222,74 +237,42 @@ def _own_errors(theory: xr.Dataset, times: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """One quantity along the run: deviation, c standard errors, allowance and rounding, (time, entries)."""
+def _explain(trial: Trial, times: np.ndarray, seeds: int) -> str:
+    """Say what a verdict that is not agreement rests on, and what would decide it."""
+    if trial.verdict == AGREE:
+        return ""
+    if trial.verdict == DIFFER:
+        many = (trial.ratio > 1).any(axis=1).mean()
+        when = f"at t = {times[_worst(trial)[0]]:.3g}, and at {many:.0%} of the times"
+        return f"off by {trial.ratio.max():.1f} tolerances {when}"
+    at = np.unravel_index(int(np.argmax(trial.seen)), trial.seen.shape)
+    size = np.broadcast_to(trial.resolution, trial.seen.shape)[at] / SHARE
+    finite = float(np.broadcast_to(trial.allowance, trial.seen.shape)[at] / size)
+    random = float(trial.noise[at] / size)
+    gap = float(trial.deviation[at] / size)
+    what = []
+    give = []
+    if random > SHARE / 3:
+        left = SHARE - gap - (finite if finite < SHARE / 2 else SHARE / 4)
+        enough = _enough(seeds, trial.limit, random, max(left, SHARE / 5))
+        what.append(f"noise may hide {random:.0%}")
+        give.append(f"about {enough} seeds")
+    if finite > SHARE / 3:
+        what.append(f"finite size may take {finite:.0%}")
+        give.append("a larger dim")
+    when = f"of the range at t = {times[at[0]]:.3g}"
+    return f"{' and '.join(what)} {when}: give {' and '.join(give)}"
 
-    times: np.ndarray
-    mean: np.ndarray
-    noise: np.ndarray
-    room: np.ndarray
-    rounding: float
-    range: float
 
-    @property
-    def tolerance(self) -> np.ndarray:
-        """Deviations up to this are no evidence."""
-        return self.room + self.noise + self.rounding
-
-    @property
-    def ratio(self) -> np.ndarray:
-        """Deviations in units of it."""
-        return np.abs(self.mean) / self.tolerance
-
-    @property
-    def seen(self) -> np.ndarray:
-        """A larger error of the theory would have been seen."""
-        return np.abs(self.mean) + self.tolerance
-
-    @property
-    def worst(self) -> tuple[int, int]:
-        """Time and entry of the largest ratio."""
-        t, e = np.unravel_index(int(np.argmax(self.ratio)), self.ratio.shape)
-        return int(t), int(e)
-
-    @property
-    def verdict(self) -> str:
-        """Agree, differ or undecided."""
-        if self.ratio.max() > 1:
-            return "differ"
-        return "agree" if self.seen.max() <= SHARE * self.range else "undecided"
-
-    def reason(self, seeds: int, limit: float) -> str:
-        """What a verdict that is not agreement rests on, and what would decide it."""
-        if self.verdict == "agree":
-            return ""
-        if self.verdict == "differ":
-            many = (self.ratio > 1).any(axis=1).mean()
-            when = f"at t = {self.times[self.worst[0]]:.3g}, and at {many:.0%} of the times"
-            return f"off by {self.ratio.max():.1f} tolerances {when}"
-        at = np.unravel_index(int(np.argmax(self.seen)), self.seen.shape)
-        finite, random, gap = (
-            float(np.abs(x[at])) / self.range
-            for x in (self.room, self.noise, self.mean)
-        )
-        what, give = [], []
-        if random > SHARE / 3:
-            left = SHARE - gap - (finite if finite < SHARE / 2 else SHARE / 4)
-            what.append(f"noise may hide {random:.0%}")
-            give.append(
-                f"about {_enough(seeds, limit, random, max(left, SHARE / 5))} seeds"
-            )
-        if finite > SHARE / 3:
-            what.append(f"finite size may take {finite:.0%}")
-            give.append("a larger dim")
-        when = f"of the range at t = {self.times[at[0]]:.3g}"
-        return f"{' and '.join(what)} {when}: give {' and '.join(give)}"
+def _worst(trial: Trial) -> tuple[int, int]:
+    """Time and entry of the largest ratio."""
+    t, e = np.unravel_index(int(np.argmax(trial.ratio)), trial.ratio.shape)
+    return int(t), int(e)
 
 
 def _enough(seeds: int, limit: float, noise: float, wanted: float) -> int:
-    """How many seeds bring c standard errors down, in steps of √2 and to two digits: c falls with their number too.
+    """How many seeds bring c standard errors down, in steps of √2 and to two digits: c
+    falls with their number too.
 
     >>> _enough(16, 7.0, 0.2, 0.1), _enough(4, 60.0, 2.0, 0.1)
     (46, 23)
@@ -315,10 +298,11 @@ def judge(
 ) -> list[Judgement]:
     """One verdict for each quantity, at the ``scales`` of `ranges`.
 
-    ``base`` is what deviations are taken from where the theory itself is reached by a shift: the mean step at this
-    dimension. ``corrections`` are the shift and the allowance of finite size, none where nothing is left out; ``unit``
-    is as for `deviations`. ``whole`` is the relative error of the sizes of batches, which are whole numbers: that part
-    of the range is allowed for.
+    ``base`` is what deviations are taken from where the theory itself is reached by a
+    shift: the mean step at this dimension. ``corrections`` are the shift and the
+    allowance of finite size, none where nothing is left out; ``unit`` is as for
+    `deviations`. ``whole`` is the relative error of the sizes of batches, which are
+    whole numbers: that part of the range is allowed for.
     """
     times, n = result.time.values, result.sizes["seed"]
     found = (
@@ -343,34 +327,35 @@ def judge(
         mean = deviation.mean + known.shift
         error = np.hypot(deviation.error, own.get(name, 0.0))
         room = np.broadcast_to(known.allowance + averages * size, mean.shape)
-        test = Trial(times, mean, limit * error, room, ROUNDING * natural, size)
+        rounding = ROUNDING * natural
+        trial = Trial(mean, 0.0, error, SHARE * size, room + rounding, limit)
         values = entries(result)[name]
         still = (
-            np.ptp(values, axis=1).max() <= test.rounding
-            and np.abs(mean).max() <= test.rounding
+            np.ptp(values, axis=1).max() <= rounding and np.abs(mean).max() <= rounding
         )
         if natural > 0 and not still:  # as the norms of normalised rows are
-            (t, e), last = test.worst, -1
+            t, e = _worst(trial)
+            last = -1
             end = at_times(theory.time.values, entries(theory)[name], times[-1:] / unit)
             rows.append(
                 Judgement(
                     method=label,
                     dim=dim or 0,
                     quantity=name,
-                    verdict=test.verdict,
-                    reason=test.reason(n, limit),
+                    verdict=trial.verdict,
+                    reason=_explain(trial, times, n),
                     entry=_label(name, e, result.sizes["neuron"]),
                     reference=float(end[:, 0, e].mean()),
                     mean=float(values[:, -1, e].mean()),
                     standard_error=float(error[last, e]),
                     deviation=float(mean[last, e]),
                     allowance=float(room[last, e]),
-                    tolerance=float(test.tolerance[last, e]),
-                    worst_ratio=float(test.ratio[t, e]),
+                    tolerance=float(trial.tolerance[last, e]),
+                    worst_ratio=float(trial.ratio[t, e]),
                     worst_time=float(times[t]),
                     worst_deviation=float(mean[t, e]),
-                    worst_tolerance=float(test.tolerance[t, e]),
-                    seen=float(test.seen.max()),
+                    worst_tolerance=float(trial.tolerance[t, e]),
+                    seen=float(trial.seen.max()),
                     range=size,
                     limit=limit,
                 )

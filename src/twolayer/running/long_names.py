@@ -1,6 +1,8 @@
-"""What the variables of results are called in words: ``long_name`` and ``units`` of each.
+"""What the variables of results are called in words: ``long_name`` and ``units`` of
+each.
 
-Everything is dimensionless but for the clocks of limits, whose units are powers of d (task/clocks.py).
+Everything is dimensionless but for the clocks of limits, whose units are powers of d
+(task/clocks.py).
 """
 
 from __future__ import annotations
@@ -105,7 +107,9 @@ MEANINGS = {
 
 
 def with_meanings(dataset: xr.Dataset) -> xr.Dataset:
-    """The dataset, each variable with its ``long_name`` and ``units``; what it says of itself already stays."""
+    """The dataset, each variable with its ``long_name`` and ``units``; what it says of
+    itself already stays.
+    """
     for name, variable in dataset.variables.items():
         word = str(name)
         known = MEANINGS.get(word, word.replace(".", " ").replace("_", " "))

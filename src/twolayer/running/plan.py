@@ -1,8 +1,11 @@
-"""What `compare` follows: one algorithm to an end, or several in stages, each to its own.
+"""What `compare` follows: one algorithm to an end, or several in stages, each to its
+own.
 
-    plan.solve(method, start, {"time": t} or {} …)  →  a dataset along time, whatever the plan
+    plan.solve(method, start, {"time": t} or {} …)  →
+        a dataset along time, whatever the plan
 
-Stages that all seeds leave together have common clocks, so that their results are runs like any other.
+Stages that all seeds leave together have common clocks, so that their results are runs
+like any other.
 """
 
 from __future__ import annotations
@@ -40,7 +43,9 @@ ROUND = 1e-9  # times closer than this, relative, are the same
 
 @dataclass(frozen=True)
 class Plan:
-    """Tasks and algorithms in their order, and the stages they come from; none where there is one algorithm."""
+    """Tasks and algorithms in their order, and the stages they come from; none where
+    there is one algorithm.
+    """
 
     problem: Problem
     parts: tuple[tuple[Problem, SGD], ...]
@@ -57,8 +62,9 @@ class Plan:
             for number, stage in enumerate(given):
                 if stage.until is not None:
                     raise InputError(
-                        f"Argument `stages` must have no thresholds in a comparison, where all methods go to the same "
-                        f"end, but stage {number + 1} has {stage.until!r}."
+                        "Argument `stages` must have no thresholds in a comparison,"
+                        f" where all methods go to the same end, but stage {number + 1}"
+                        f" has {stage.until!r}."
                     )
             return cls(
                 problem,
@@ -114,7 +120,9 @@ class Plan:
         return min(left_by_the_mean_step(algorithm) for _, algorithm in self.parts)
 
     def rounding(self, dim: int) -> float:
-        """By how much samples are off their laws because they are whole, of all parts."""
+        """By how much samples are off their laws because they are whole, of all
+        parts.
+        """
         return max(rounding(algorithm, dim) for _, algorithm in self.parts)
 
     def work(self, dim: int, ends: Options) -> float:
@@ -139,7 +147,9 @@ class Plan:
     def solve(
         self, method: Method, start: Overlaps, ends: Options, **run: Any
     ) -> xr.Dataset:
-        """A run, to the given end; of stages, with save points at given times if there are any."""
+        """A run, to the given end; of stages, with save points at given times if there
+        are any.
+        """
         if not self.stages:
             return solve(self.problem, self.algorithm, method, start, **ends, **run)
         run.pop("save", None)
@@ -151,7 +161,9 @@ class Plan:
         return in_common(solve_stages(self.problem, stages, method, start, **run))
 
     def _saved_at(self, times: np.ndarray, start: Overlaps) -> list[Stage]:
-        """The stages with these save points, counted from the first; the last of them is the end."""
+        """The stages with these save points, counted from the first; the last of them
+        is the end.
+        """
         lengths = []
         for stage, (problem, algorithm) in zip(self.stages, self.parts, strict=True):
             clocks, (name, end) = (

@@ -1,30 +1,46 @@
-"""Progress of long runs: a bar on a terminal, a line that is rewritten in a notebook, plain lines where asked for.
+"""Progress of whatever takes long: a bar on a terminal, a line that is rewritten in a
+notebook, plain lines in scripts, JSON events for programs.
 
-A clock of its own shows the first sign of life while code is still being compiled, long before a run reports anything.
+All of them are listeners (numerics/arguments.py): a run, a search and a sweep tell the
+same four things, and who listens decides what becomes of them. A clock of its own shows
+the first sign of life while code is still being compiled, long before a run reports
+anything.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
 import time as wall
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
-from twolayer.numerics.arguments import Monitor, Progress
+from twolayer.numerics.arguments import Listener, Progress
 from twolayer.numerics.errors import reject
 
 if TYPE_CHECKING:
     import rich.progress
 
-__all__ = ["Announcer", "Bar", "Lines", "Silent", "in_notebook", "monitor_for"]
+__all__ = [
+    "Announcer",
+    "Bar",
+    "Events",
+    "Lines",
+    "Silent",
+    "in_notebook",
+    "listener_for",
+]
 
-PATIENCE = 0.7  # seconds before progress is worth showing
+PATIENCE = 0.7  # seconds before progress is worth showing to somebody who waits
+SCRIPT_PATIENCE = 5.0  # the same where nobody may be looking
 LONGER = 1.5  # factor between the waiting times of plain lines, the first one a second
+SETTING = "TWOLAYER_PROGRESS"
+"""The environment variable that leaves progress out where nobody asked for it."""
 
 
 class Silent:
-    """A monitor that does nothing."""
+    """A listener that does nothing."""
 
     def begin(self, label: str, end: float) -> None:
         """Ignore."""
@@ -32,12 +48,17 @@ class Silent:
     def update(self, position: float) -> None:
         """Ignore."""
 
+    def note(self, text: str, **about: object) -> None:
+        """Ignore."""
+
     def finish(self) -> None:
         """Ignore."""
 
 
 class Shown:
-    """A run that is shown once it has lasted a moment, also while it reports nothing."""
+    """A run that is shown once it has lasted a moment, also while it reports
+    nothing.
+    """
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self.patience = patience
@@ -46,13 +67,12 @@ class Shown:
 
     def begin(self, label: str, end: float) -> None:
         """Note when the run started, and come back after a moment."""
-        self._label, self._end, self._began, self._at = (
-            label,
-            end,
-            wall.monotonic(),
-            0.0,
-        )
-        self._wake(self.patience)
+        with self._lock:
+            self._label = label
+            self._end = end
+            self._at = 0.0
+            self._began = wall.monotonic()
+            self._wake(self.patience)
 
     def update(self, position: float) -> None:
         """Note where the run is, and show it."""
@@ -60,6 +80,12 @@ class Shown:
             self._at = position
             if wall.monotonic() - self._began >= self.patience:
                 self.show()
+
+    def note(self, text: str, **about: object) -> None:
+        """Write a line at once; what is worth one does not wait."""
+        if text:
+            with self._lock:
+                self.write(text)
 
     def finish(self) -> None:
         """Stop the clock."""
@@ -70,6 +96,10 @@ class Shown:
 
     def show(self) -> None:
         """Show label and position."""
+
+    def write(self, text: str) -> None:
+        """Write a line of its own."""
+        print(text, file=sys.stderr, flush=True)
 
     def _wake(self, seconds: float) -> None:
         if self._clock is not None:
@@ -88,6 +118,13 @@ class Bar(Shown):
     """A bar on standard error."""
 
     _progress: rich.progress.Progress | None = None
+
+    def begin(self, label: str, end: float) -> None:
+        """Note when the run started; a bar that is still there becomes its own."""
+        with self._lock:
+            if self._progress is not None:
+                self._progress.reset(self._task, description=label, total=end)
+        super().begin(label, end)
 
     def show(self) -> None:
         """Move the bar; it keeps the time by itself."""
@@ -114,6 +151,13 @@ class Bar(Shown):
             self._task = self._progress.add_task(self._label, total=self._end)
         self._progress.update(self._task, completed=self._at)
 
+    def write(self, text: str) -> None:
+        """A line above the bar."""
+        if self._progress is None:
+            super().write(text)
+        else:
+            self._progress.console.print(text, markup=False, highlight=False)
+
     def finish(self) -> None:
         """Take the bar away."""
         super().finish()
@@ -123,17 +167,21 @@ class Bar(Shown):
 
 
 class Lines(Shown):
-    """Lines on standard error, at growing distances; in a notebook one line that is written again and again."""
+    """Lines on standard error, at growing distances; in a notebook one line that is
+    written again and again.
+    """
 
     _written = False
 
-    def __init__(self, again: bool = False) -> None:
-        super().__init__()
+    def __init__(self, again: bool = False, patience: float = PATIENCE) -> None:
+        super().__init__(patience)
         self.again = again
 
     def begin(self, label: str, end: float) -> None:
         """Note when the run started."""
-        self._next, self._wait, self._written = 0.0, 1.0, False
+        self._next = 0.0
+        self._wait = 1.0
+        self._written = False
         super().begin(label, end)
 
     def show(self) -> None:
@@ -142,23 +190,102 @@ class Lines(Shown):
         if now < self._next:
             return
         self._wait *= 1.0 if self.again else LONGER
-        self._next, self._written = now + self._wait, True
-        share = (
-            f"{100 * self._at / self._end:.0f}%"
-            if self._at > 0 and self._end > 0
-            else "preparing"
-        )
-        text = f"{self._label}: {share} after {now - self._began:.0f} s"
-        sys.stderr.write(f"\r{text:60}" if self.again else f"{text}\n")
+        self._next = now + self._wait
+        self._written = True
+        elapsed = now - self._began
+        text = f"{self._label}: preparing, {_clock(elapsed)}"
+        share = self._at / self._end if self._end > 0 else 0.0
+        if share > 0:
+            left = elapsed * (1 / share - 1)
+            text = f"{self._label}: {share:.0%} after {_clock(elapsed)}"
+            if share < 1:
+                text += f", about {_clock(left)} to go"
+        sys.stderr.write(f"\r{text:70}" if self.again else f"{text}\n")
         sys.stderr.flush()
         self._wake(self._wait + 0.05)
+
+    def write(self, text: str) -> None:
+        """A line of its own, after the one that is rewritten."""
+        self._end_line()
+        super().write(text)
 
     def finish(self) -> None:
         """End the line."""
         super().finish()
+        self._end_line()
+
+    def _end_line(self) -> None:
         if self.again and self._written:
             sys.stderr.write("\n")
-            self._written = False
+        self._written = False
+
+
+class Events:
+    """One JSON object on each line, for programs: ``begin``, ``progress`` and ``end``
+    with counts and rates, and whatever is noted under its own name.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stdout
+
+    def emit(self, event: str, **values: object) -> None:
+        """Write one object."""
+        line = json.dumps({"event": event, **values}, ensure_ascii=False)
+        self.stream.write(f"{line}\n")
+        self.stream.flush()
+
+    def begin(self, label: str, end: float) -> None:
+        """Tell what starts."""
+        self._began = wall.monotonic()
+        self._first: float | None = None
+        self._at = 0.0
+        self._end = end
+        self.emit("begin", label=label, total=end)
+
+    def update(self, position: float) -> None:
+        """Tell where it stands."""
+        if self._first is None:  # what had been finished before it began
+            self._first = position
+        self._at = position
+        self.emit("progress", **self._standing())
+
+    def note(self, text: str, **about: object) -> None:
+        """Tell what is noted, as an event of the name ``event``."""
+        event = str(about.pop("event", "note"))
+        if text:
+            about = {"text": text, **about}
+        self.emit(event, **about)
+
+    def finish(self) -> None:
+        """Tell that it is over."""
+        self.emit("end", **self._standing())
+
+    def _standing(self) -> dict[str, float | None]:
+        elapsed = wall.monotonic() - self._began
+        rate = 0.0
+        if elapsed > 0:
+            rate = (self._at - (self._first or 0.0)) / elapsed
+        left = (self._end - self._at) / rate if rate > 0 else None
+        return {
+            "done": self._at,
+            "total": self._end,
+            "per_second": round(rate, 3),
+            "left_s": None if left is None else round(left, 1),
+        }
+
+
+def _clock(seconds: float) -> str:
+    """A time as people read it.
+
+    >>> [_clock(x) for x in (3.2, 75, 4000)]
+    ['3 s', '1:15 min', '1:06 h']
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02d} min"
+    return f"{whole // 3600}:{whole % 3600 // 60:02d} h"
 
 
 def in_notebook() -> bool:
@@ -168,39 +295,76 @@ def in_notebook() -> bool:
     return type(shell).__name__ == "ZMQInteractiveShell"
 
 
-def monitor_for(progress: Progress) -> Monitor:
-    """The monitor that an argument ``progress`` asks for."""
+def listener_for(progress: Progress) -> Listener:
+    """The listener that an argument ``progress`` asks for."""
     if progress is None or progress is True:
-        if (
-            sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        ):  # which cannot go back to the start of a line
+        # a dumb terminal cannot go back to the start of a line
+        if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             return Bar(patience=PATIENCE if progress is None else 0.0)
         if in_notebook():
             return Lines(again=True)
-        return Silent() if progress is None else Lines()
+        if progress is True:
+            return Lines()
+        if os.environ.get(SETTING) == "off":
+            return Silent()
+        return Lines(patience=SCRIPT_PATIENCE)
     if progress is False:
         return Silent()
-    if all(hasattr(progress, name) for name in ("begin", "update", "finish")):
+    if all(hasattr(progress, name) for name in ("begin", "update", "note", "finish")):
         return progress
     reject(
         "progress",
         progress,
-        "True, False, None or an object with begin, update and finish",
+        "True, False, None or an object with begin, update, note and finish",
     )
 
 
 class Announcer:
-    """Says on standard error which run of a comparison begins, wherever progress is shown, as "[2] chain, d = 100"."""
+    """Says which run of a comparison begins, as "[2] chain, d = 100", where progress is
+    shown by something that stays; a run that is refused has not begun.
+    """
 
     def __init__(self, progress: Progress) -> None:
-        self.monitor: Monitor = monitor_for(progress)
-        self.loud = progress is True or (
-            progress is None and not isinstance(self.monitor, Silent)
-        )
+        self.listener: Listener = listener_for(progress)
+        # in scripts a run that is over within seconds leaves no line
+        quiet = isinstance(self.listener, Lines) and not self.listener.again
+        self.loud = progress is not None or not quiet
         self.count = 0
+
+    def listener_of(self, text: str) -> Listener:
+        """A listener to one run, which says the text when the run begins."""
+        return Announced(self, text)
 
     def say(self, text: str) -> None:
         """One line."""
         self.count += 1
         if self.loud:
-            print(f"[{self.count}] {text}", file=sys.stderr, flush=True)
+            self.listener.note(f"[{self.count}] {text}")
+
+
+class Announced:
+    """The listener to one run, or to all its stages, with a line before them."""
+
+    def __init__(self, announcer: Announcer, text: str) -> None:
+        self.announcer = announcer
+        self.text = text
+        self.said = False
+
+    def begin(self, label: str, end: float) -> None:
+        """Say what begins, once."""
+        if not self.said:
+            self.said = True
+            self.announcer.say(self.text)
+        self.announcer.listener.begin(label, end)
+
+    def update(self, position: float) -> None:
+        """Hand on where the run is."""
+        self.announcer.listener.update(position)
+
+    def note(self, text: str, **about: object) -> None:
+        """Hand on what is noted."""
+        self.announcer.listener.note(text, **about)
+
+    def finish(self) -> None:
+        """Hand on that the run is over."""
+        self.announcer.listener.finish()

@@ -1,6 +1,7 @@
 """`rerun`: a result again, from its own description.
 
-description, start, save points and seed of a dataset  →  the same task  →  the same numbers
+description, start, save points and seed of a dataset  →  the same task  →  the same
+numbers
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def rerun(
     throw: bool = True,
     force: bool = False,
 ) -> xr.Dataset | Comparison:
-    """Run a result again from its own description; on the same machine and versions the numbers are the same.
+    """Run a result again from its own description; on the same machine and versions the
+    numbers are the same.
 
     Parameters
     ----------
@@ -78,7 +80,8 @@ def rerun(
     seed : int, optional
         Other random numbers.
     progress, throw, force
-        As for `solve`; a comparison keeps what its methods gave up on, whatever ``throw`` says.
+        As for `solve`; a comparison keeps what its methods gave up on, whatever
+        ``throw`` says.
 
     Examples
     --------
@@ -96,9 +99,15 @@ def rerun(
     if "stages" in description:
         return _stages(dataset, description["stages"], seed, progress, throw, force)
     known = unpack(dataset)
+    if np.ndim(known["points"]) == 0:
+        raise InputError(
+            "Argument `dataset` must have its save points along time, but was cut to"
+            " one of them: choose it by isel(time=[…])."
+        )
     if not len(known["points"]):
         raise InputError(
-            "Argument `dataset` must hold a save point, but has none: it was interrupted before the first."
+            "Argument `dataset` must hold a save point, but has none: it was"
+            " interrupted before the first."
         )
     with reading("The description of this result"):
         parts = (known[part] for part in ("problem", "algorithm", "method", "start"))
@@ -129,11 +138,13 @@ def _points(given: object, method: Method) -> np.ndarray:
 def _comparison(
     known: Comparison, seed: int | None, progress: Progress, force: bool
 ) -> Comparison:
-    """All methods that were asked for, those that refused too, from the start of the reference."""
+    """All methods that were asked for, those that refused too, from the start of the
+    reference.
+    """
     if "run" not in known.tree.attrs:
         raise InputError(
-            "Argument `dataset` must say how the comparison was run, but this file is older than that: rerun its "
-            "results one by one, or compare again."
+            "Argument `dataset` must say how the comparison was run, but this file is"
+            " older than that: rerun its results one by one, or compare again."
         )
     with reading("The description of this comparison"):
         arguments = _asked(known, seed)

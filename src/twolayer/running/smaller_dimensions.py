@@ -1,9 +1,12 @@
-"""Runs at smaller dimensions that tell what a finite dimension does to a comparison (finite_size.py).
+"""Runs at smaller dimensions that tell what a finite dimension does to a comparison
+(finite_size.py).
 
-a method at d against a limit           the same method at d/4 and d/16 against it
-exact runs against a limit far away     the mean step at d, d/4, d/16 has the slow part, and no noise; runs at d/4
-                                        and d/16 against it tell the rest
-two methods at one d                    both at d/4 and d/16; nothing where both are exact in law
+    a method at d against a limit           the same method at d/4 and d/16 against it
+    exact runs against a limit far away     the mean step at d, d/4, d/16 has the slow
+                                            part, and no noise; runs at d/4 and d/16
+                                            against it tell the rest
+    two methods at one d                    both at d/4 and d/16; nothing where both are
+                                            exact in law
 """
 
 from __future__ import annotations
@@ -39,7 +42,10 @@ __all__ = ["Finite", "Pilots", "Probe", "clock_ratio", "planned_pilots"]
 
 EXACT = (Chain, Vectors)  # in law, at any dimension
 AFFORDABLE = 20.0  # estimated seconds that the mean step at d may take
-FOREVER = "what a finite d adds does not go away as a power of d with these laws of lr and batch"
+FOREVER = (
+    "what a finite d adds does not go away as a power of d with these laws of lr and"
+    " batch"
+)
 
 
 Dims = tuple[int, int, int]
@@ -58,7 +64,9 @@ class Probe(NamedTuple):
 def clock_ratio(
     first: Method, algorithm: SGD, dim: int | None, known: int | None
 ) -> float:
-    """Units of t at d in one of a limit that was solved for another dimension: 1 but where its clock is not t."""
+    """Units of t at d in one of a limit that was solved for another dimension: 1 but
+    where its clock is not t.
+    """
     return (
         1.0
         if dim is None or known is None
@@ -67,7 +75,9 @@ def clock_ratio(
 
 
 class Finite(NamedTuple):
-    """What finite size does to every quantity. Deviations are taken from ``base``, if given, instead of the theory."""
+    """What finite size does to every quantity. Deviations are taken from ``base``, if
+    given, instead of the theory.
+    """
 
     corrections: dict[str, Correction] | None = None
     base: xr.Dataset | None = None
@@ -102,14 +112,20 @@ class Pilots:
             return Finite()
         if _sized(self.plan):
             return Finite(
-                lost="the blocks of the inputs have given sizes, and what finite size adds is measured at smaller d: "
-                "Inputs.blocks(variances, fractions) has blocks at every d"
+                lost=(
+                    "the blocks of the inputs have given sizes, and what finite size"
+                    " adds is measured at smaller d: Inputs.blocks(variances,"
+                    " fractions) has blocks at every d"
+                )
             )
         dims = dimensions([algorithm for _, algorithm in self.plan.parts], dim)
         least = self.plan.problem.p + self.plan.problem.k + 1
         if dims[-1] < least:
             return Finite(
-                lost=f"a pilot at d/{LEVELS[-1]} = {dims[-1]} has no room for p + k = {least - 1} directions"
+                lost=(
+                    f"a pilot at d/{LEVELS[-1]} = {dims[-1]} has no room for p + k ="
+                    f" {least - 1} directions"
+                )
             )
         try:
             return self._measured(pair, dims)
@@ -134,7 +150,9 @@ class Pilots:
     def _in_two_parts(
         self, pair: Probe, step: Probe, dims: Dims, quick: float
     ) -> Finite:
-        """The mean step against the limit, without noise, and the runs against the mean step."""
+        """The mean step against the limit, without noise, and the runs against the mean
+        step.
+        """
         rest = self._allowed(
             Probe(pair.method, pair.result, step.method, step.result), dims, quick
         )
@@ -153,7 +171,9 @@ class Pilots:
         return Finite(both, step.result)
 
     def _mean_step(self, pair: Probe, dim: int) -> Probe | None:
-        """The mean step at d against the limit, where it holds and does not take long."""
+        """The mean step at d against the limit, where it holds and does not take
+        long.
+        """
         step = Map(
             dim, without=("dimension", "ratio")
         )  # these are no larger than what fluctuations do
@@ -196,7 +216,9 @@ class Pilots:
         }
 
     def _gap(self, pair: Probe, dim: int) -> dict[str, Deviation]:
-        """Deviations from the reference at another dimension, at the times of the result."""
+        """Deviations from the reference at another dimension, at the times of the
+        result.
+        """
         method, result, first, theory = pair
         here, unit = (
             clock_ratio(first, self.plan.algorithm, d, self.start.dim)
@@ -224,7 +246,7 @@ class Pilots:
         key = pilot, tuple(np.round(times, 14))
         if key in self._kept:
             return self._kept[key]
-        self.announcer.say(f"{pilot.name}, d = {dim}, for the finite size")
+        told = f"{pilot.name}, d = {dim}, for the finite size"
         count = (
             len(self._kept) + 1
         )  # seeds of their own: pilots are independent of the runs and of each other
@@ -239,7 +261,7 @@ class Pilots:
                     {"time": times},
                     seeds=self.seeds,
                     seed=self.seed + count,
-                    progress=self.announcer.monitor,
+                    progress=self.announcer.listener_of(told),
                     throw=False,
                 )
         except InputError as error:
@@ -247,7 +269,8 @@ class Pilots:
         lost = run.outcome.values != Outcome.OK
         if lost.any():
             raise Lost(
-                f"{lost.mean():.0%} of the pilot at d = {dim} ended as {run.outcome.values[lost][0]!r}"
+                f"{lost.mean():.0%} of the pilot at d = {dim} ended as"
+                f" {run.outcome.values[lost][0]!r}"
             )
         self._kept[key] = run
         return run
@@ -256,7 +279,9 @@ class Pilots:
 def planned_pilots(
     plan: Plan, method: Method, first: Method, start: Overlaps, times: np.ndarray
 ) -> list[Method]:
-    """The pilots that a comparison of a method with the reference is going to run, as far as can be told before it."""
+    """The pilots that a comparison of a method with the reference is going to run, as
+    far as can be told before it.
+    """
     dim, problem, algorithm = method.dimension, plan.problem, plan.algorithm
     exact = isinstance(method, EXACT)
     if (
@@ -289,7 +314,9 @@ def planned_pilots(
 
 
 def _at(method: Method, dim: int, plan: Plan) -> Method:
-    """The method at another dimension; of explicit vectors the chain, which has the same law, for less."""
+    """The method at another dimension; of explicit vectors the chain, which has the
+    same law, for less.
+    """
     if isinstance(method, Vectors) and not plan.reuses:
         return Chain(dim)
     other: Method = dataclasses.replace(method, dim=dim)  # type: ignore[call-arg]

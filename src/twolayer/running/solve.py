@@ -6,8 +6,10 @@ dataset = solve(problem, algorithm, method, start, time=…)
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import os
+import sys
 import warnings
 from typing import Any
 
@@ -30,8 +32,9 @@ from twolayer.numerics.errors import (
 )
 from twolayer.numerics.precision import float64
 from twolayer.running.dataset import advice_on, to_dataset
-from twolayer.running.progress import monitor_for
+from twolayer.running.progress import listener_for
 from twolayer.running.support import check_description, support
+from twolayer.running.witness import WitnessWarning, testimony_on, wanted
 from twolayer.running.work_bounds import check_work, checkpoint_of
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks
@@ -57,7 +60,8 @@ class DivergenceWarning(UserWarning):
 
 
 class AccuracyWarning(UserWarning):
-    """The error of a result is larger than was asked for; its notes and error bars tell how large.
+    """The error of a result is larger than was asked for; its notes and error bars tell
+    how large.
 
     Examples
     --------
@@ -70,7 +74,8 @@ class AccuracyWarning(UserWarning):
 
 
 class HeavyTailWarning(UserWarning):
-    """Reused samples come back to the fields through a polynomial of high degree: averages have heavy tails.
+    """Reused samples come back to the fields through a polynomial of high degree:
+    averages have heavy tails.
 
     Examples
     --------
@@ -112,7 +117,9 @@ def check_parts(problem: object, algorithm: object, method: object) -> None:
 
 
 def _seeds(start: Overlaps | Particles, seeds: int | None, method: Method) -> int:
-    """How many runs: as many as there are starts, else as asked; a deterministic method from one start runs once."""
+    """How many runs: as many as there are starts, else as asked; a deterministic method
+    from one start runs once.
+    """
     if isinstance(start, Overlaps) and start.batch:
         n = start.batch[0]
         if len(start.batch) > 1 or seeds not in (None, 1, n):
@@ -133,15 +140,17 @@ def given_start(
     *,
     why: str,
 ) -> Any:
-    """The start that was given; for a word, a random one at dimension d, or ``size`` of them."""
+    """The start that was given; for a word, a random one at dimension d, or ``size`` of
+    them.
+    """
     if not isinstance(start, str):
         return start
     law = choice("start", start, ("random", *LAWS))
     random.check_seed(seed)
     if dim is None:
         raise InputError(
-            f"Argument `start` = {start!r} is drawn at the dimension of the method, but {why}: give "
-            "Overlaps.random(problem, dim=…)."
+            f"Argument `start` = {start!r} is drawn at the dimension of the method, but"
+            f" {why}: give Overlaps.random(problem, dim=…)."
         )
     return Overlaps.random(
         problem, dim, seed, size, "sphere" if law == "random" else law
@@ -172,45 +181,55 @@ def solve(
     Parameters
     ----------
     problem : Problem
-        What is learned and by whom: target, noise, inputs, activation, width and second layer.
+        What is learned and by whom: target, noise, inputs, activation, width and second
+        layer.
     algorithm : SGD
-        How: learning rate and batch as laws in d, loss, geometry, fresh or reused samples.
+        How: learning rate and batch as laws in d, loss, geometry, fresh or reused
+        samples.
     method : Method
-        Such as ``Chain(dim=10_000)`` or ``ODE()``; the knobs of a method are in its constructor.
+        Such as ``Chain(dim=10_000)`` or ``ODE()``; the knobs of a method are in its
+        constructor.
     start : Overlaps, Particles or str
-        One start for all seeds, or one for each (leading axis). Particles are for methods of infinite width. Or
-        ``"random"`` (the same as ``"sphere"``), ``"hemisphere"``, ``"gaussian"``: a start for each seed, from
-        `Overlaps.random` at the dimension of the method; over given rows the inputs are then theirs.
+        One start for all seeds, or one for each (leading axis). Particles are for
+        methods of infinite width. Or ``"random"`` (the same as ``"sphere"``),
+        ``"hemisphere"``, ``"gaussian"``: a start for each seed, from `Overlaps.random`
+        at the dimension of the method; over given rows the inputs are then theirs.
     time, steps, alpha : float or int, or increasing sequence
-        End of the run in time t = lr·step/p (Σ lr/p with a schedule), in steps, or in samples/d; a sequence gives the
-        save points themselves.
+        End of the run in time t = lr·step/p (Σ lr/p with a schedule), in steps, or in
+        samples/d; a sequence gives the save points themselves.
     save : int, "log" or increasing sequence
-        N for N intervals from the start on (N + 1 save points), points in geometric progression, or the save points.
-        The result holds the save points asked for: the start is among them if 0 is.
+        N for N intervals from the start on (N + 1 save points), points in geometric
+        progression, or the save points. The result holds the save points asked for: the
+        start is among them if 0 is.
     seeds : int
         Number of independent runs of a stochastic method.
     seed : int
         Run r draws its numbers from (seed, r): the same ones in any company.
     until : Until, optional
         Stop each seed at a threshold.
-    progress : bool or Monitor, optional
-        By default a bar appears on a terminal, and a line in a notebook, when the run lasts. True shows lines
-        elsewhere too.
+    progress : bool or Listener, optional
+        By default a bar appears on a terminal, and a line in a notebook, when the run
+        lasts. True shows lines elsewhere too.
     throw : bool
-        Raise `RunFailed` when the numerical method gives up (outcome ``max_steps``). Divergence of the dynamics is
-        not an error but an outcome, with a `DivergenceWarning`. Averages that are less accurate than the method was
-        asked for come with an `AccuracyWarning`.
+        Raise `RunFailed` when the numerical method gives up (outcome ``max_steps``).
+        Divergence of the dynamics is not an error but an outcome, with a
+        `DivergenceWarning`. Averages that are less accurate than the method was asked
+        for come with an `AccuracyWarning`.
     checkpoint : str or path, optional
-        A name that ends in ``.npz``: there a long run of `Chain`, `Vectors` or `SDE` is kept along its save points,
-        and the same call takes it up again after a kill, with the same numbers to the last bit. The file goes away
-        when the run has ended.
+        A name that ends in ``.npz``: there a long run of `Chain`, `Vectors` or `SDE` is
+        kept along its save points, and the same call takes it up again after a kill,
+        with the same numbers to the last bit. The end of the run is kept there too, and
+        the same call takes it as finished. The file goes away when `save` has written
+        the result; until then another run of that name begins anew and takes its place.
     force : bool
-        Whether to begin a run that is estimated to take more than a day of one core or half of the memory.
+        Whether to begin a run that is estimated to take more than a day of one core or
+        half of the memory.
 
     Returns
     -------
     xarray.Dataset
-        Overlaps, risks and outcomes over seed and time, with all clocks; the guide to results lists its variables.
+        Overlaps, risks and outcomes over seed and time, with all clocks; the guide to
+        results lists its variables.
 
     Examples
     --------
@@ -249,9 +268,11 @@ def solve(
         until=until,
     )
     check_work([(task, method)], force)
-    return finish(
-        task, method, progress, throw, checkpoint_of(checkpoint, task, method)
-    )
+    keeper = checkpoint_of(checkpoint, task, method)
+    result = finish(task, method, progress, throw, keeper)
+    if keeper is not None:
+        keeper.hand_over(result)
+    return result
 
 
 def make_task(
@@ -270,9 +291,11 @@ def make_task(
     first: int = 0,
     points: np.ndarray | None = None,
 ) -> Task:
-    """The checked task of a run: the arguments of `solve`, for runs from number ``first`` on.
+    """The checked task of a run: the arguments of `solve`, for runs from number
+    ``first`` on.
 
-    ``points`` are save points on the method's own clock, instead of time, steps, alpha and save.
+    ``points`` are save points on the method's own clock, instead of time, steps, alpha
+    and save.
     """
     check_parts(problem, algorithm, method)
     count = positive_integer("seeds", 1 if seeds is None else seeds)
@@ -286,8 +309,9 @@ def make_task(
     )
     if isinstance(start, Particles) and not method.takes_particles:
         raise InputError(
-            f"Argument `start` must be Overlaps for {type(method).__name__}, which follows overlaps between neurons, "
-            "but got Particles, which have none; MeanField starts from them."
+            f"Argument `start` must be Overlaps for {type(method).__name__}, which"
+            " follows overlaps between neurons, but got Particles, which have none;"
+            " MeanField starts from them."
         )
     if not isinstance(start, Overlaps | Particles):
         reject(
@@ -319,9 +343,11 @@ def make_task(
     steep = problem.activation.polynomial
     if algorithm.reused and steep is not None and len(steep) > 3:
         warnings.warn(
-            f"Activation {problem.activation.name} is a polynomial of degree {len(steep) - 1}: on reused samples each "
-            "step raises the fields to a higher power, their tails grow out of hand, and averages over samples or "
-            "points mean little; use an activation that grows no faster than linearly.",
+            f"Activation {problem.activation.name} is a polynomial of degree"
+            f" {len(steep) - 1}: on reused samples each step raises the fields to a"
+            " higher power, their tails grow out of hand, and averages over samples or"
+            " points mean little; use an activation that grows no faster than"
+            " linearly.",
             HeavyTailWarning,
             stacklevel=4,  # through make_task, solve and its decorator to the caller
         )
@@ -329,11 +355,11 @@ def make_task(
     if (
         dim is not None
         and math.isfinite(dim)
-        and not 0 < algorithm.lr(int(dim)) < math.inf
+        and not sys.float_info.min <= algorithm.lr(int(dim)) < math.inf
     ):
         raise InputError(
-            f"Argument `lr` must be a positive number in double precision, but {algorithm.lr} is "
-            f"{algorithm.lr(int(dim)):g} at dim = {dim}."
+            "Argument `lr` must be a positive number in double precision, but"
+            f" {algorithm.lr} is {algorithm.lr(int(dim)):g} at dim = {dim}."
         )
     clocks = Clocks(problem, algorithm, dim)
     asked = (
@@ -363,7 +389,9 @@ def finish(
     throw: bool,
     keeper: Keeper | None = None,
 ) -> xr.Dataset:
-    """Run a task to its end: the dataset, or what is raised and warned about instead."""
+    """Run a task to its end: the dataset, or what is raised and warned about
+    instead.
+    """
     return told(task, method, run(task, method, progress, keeper), throw)
 
 
@@ -375,7 +403,7 @@ def run(
         lambda: method.prepare(task),
         task.points,
         method.name,
-        monitor_for(progress),
+        listener_for(progress),
         keeper,
     )
 
@@ -385,34 +413,48 @@ def told(task: Task, method: Method, record: Record, throw: bool) -> xr.Dataset:
     dataset = to_dataset(task, method, record)
     if record.interrupted:
         raise Interrupted(dataset)
+    testimony = testimony_on(task, record, dataset) if wanted() else None
+    if testimony is not None:
+        notes = {**json.loads(dataset.attrs["notes"]), "witness": testimony.notes}
+        dataset.attrs["notes"] = json.dumps(notes)
+        if testimony.refuted:
+            warnings.warn(
+                f"{type(method).__name__}: {testimony.sentence}. The mean of"
+                f" {testimony.samples} samples contradicts this average, and the result"
+                " should not be trusted: please report it.",
+                WitnessWarning,
+                stacklevel=5,  # through told, finish, solve and its decorator
+            )
     met = set(dataset.outcome.values.tolist())  # comparing word by word takes long
     if Outcome.MAX_STEPS in met and throw:
         raise RunFailed(
-            f"{type(method).__name__} stopped early: {Outcome.ADVICE[Outcome.MAX_STEPS]}."
+            f"{type(method).__name__} stopped early:"
+            f" {Outcome.ADVICE[Outcome.MAX_STEPS]}."
         )
     if Outcome.DIVERGED in met:
         lost = record.outcome == Outcome.DIVERGED
         first = float(np.nanmin(np.where(lost, dataset.stop_time, np.nan)))
         step = f"step {int(np.nanmin(record.stop[lost]))}, " if method.stepwise else ""
         warnings.warn(
-            f"{int(lost.sum())} of {task.seeds} runs diverged, the first at {step}time {first:.4g}: "
-            f"{advice_on(record, Outcome.DIVERGED, task.algorithm)}.",
+            f"{int(lost.sum())} of {task.seeds} runs diverged, the first at {step}time"
+            f" {first:.4g}: {advice_on(record, Outcome.DIVERGED, task.algorithm)}.",
             DivergenceWarning,
             stacklevel=5,  # through told, finish, solve and its decorator to the caller
         )
     if Outcome.NOT_FINITE in met:
         stray = dataset.outcome.values == Outcome.NOT_FINITE
         warnings.warn(
-            f"{int(stray.sum())} of {task.seeds} runs hold numbers that are not finite: "
-            f"{Outcome.ADVICE[Outcome.NOT_FINITE]}.",
+            f"{int(stray.sum())} of {task.seeds} runs hold numbers that are not finite:"
+            f" {Outcome.ADVICE[Outcome.NOT_FINITE]}.",
             DivergenceWarning,
             stacklevel=5,  # as above
         )
     error = float(record.notes.get("engine_error", 0.0))
     if error > method.largest_error:
         warnings.warn(
-            f"{type(method).__name__}: averages by {record.notes['engine']} leave an error of {error:.1g}, more than "
-            f"the {method.largest_error:.1g} asked for{method.mending}.",
+            f"{type(method).__name__}: averages by {record.notes['engine']} leave an"
+            f" error of {error:.1g}, more than the {method.largest_error:.1g} asked"
+            f" for{method.mending}.",
             AccuracyWarning,
             stacklevel=5,  # as above
         )

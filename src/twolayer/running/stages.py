@@ -1,14 +1,18 @@
-"""Runs in stages: each seed goes on from where it ended, under the next algorithm, or on another task.
+"""Runs in stages: each seed goes on from where it ended, under the next algorithm, or
+on another task.
 
-    stage 1: correlation loss until ‖M‖_F ≥ η (or the risk has fallen);   stage 2: squared loss, smaller lr;   …
+    stage 1: correlation loss until ‖M‖_F ≥ η (or the risk has fallen);
+        stage 2: squared loss, smaller lr;   …
 
-Whatever a run carries goes on: weights, those of the step before and their average, the set of samples and the place
-in it. Loss, rates and geometry may change from stage to stage, and with `Stage(problem=…)` the noise and the target,
-over the same directions; on a set of samples its inputs then get new labels.
+Whatever a run carries goes on: weights, those of the step before and their average, the
+set of samples and the place in it. Loss, rates and geometry may change from stage to
+stage, and with `Stage(problem=…)` the noise and the target, over the same directions;
+on a set of samples its inputs then get new labels.
 
-Every seed leaves a stage at its own step, so the clocks of a staged run belong to seeds: step, sample, alpha and time
-have dimensions (seed, point), and ``stage`` says to which stage a save point belongs. The correlation loss needs this:
-its flow has no reason to stop at f = y.
+Every seed leaves a stage at its own step, so the clocks of a staged run belong to
+seeds: step, sample, alpha and time have dimensions (seed, point), and ``stage`` says to
+which stage a save point belongs. The correlation loss needs this: its flow has no
+reason to stop at f = y.
 """
 
 from __future__ import annotations
@@ -73,18 +77,24 @@ SPREAD = 0x9E3779B97F4A7C15  # seeds of later stages: far from those that people
 
 @dataclass(frozen=True)
 class Stage:
-    """An algorithm, and how long it is followed: until a threshold, and no longer than ``steps`` or ``time``.
+    """An algorithm, and how long it is followed: until a threshold, and no longer than
+    ``steps`` or ``time``.
 
     Parameters
     ----------
     algorithm : SGD
-        What is done in this stage. It may differ from the one before in everything: lr, batch, loss, rule, layers.
+        What is done in this stage. It may differ from the one before in everything: lr,
+        batch, loss, rule, layers.
     steps, time, alpha : int or float
         One of them; as for `solve`. A schedule counts from the beginning of its stage.
     problem : Problem, optional
-        The task of this stage, where it is not that of the run: another target over the same directions, or noise.
+        The task of this stage, where it is not that of the run: another target over the
+        same directions, noise, flips or normalisation. Neurons, directions and inputs
+        are those of the run, and the second layer goes on from the stage before: a
+        problem with another one is refused.
     until : Until, optional
-        Where a seed goes on to the next stage; relative levels refer to the start of this stage.
+        Where a seed goes on to the next stage; relative levels refer to the start of
+        this stage.
     save : int
         Number of intervals between save points.
 
@@ -139,15 +149,18 @@ def solve_stages(
     problem, method, start, seeds, seed, progress, throw, force
         As for `solve`. The first stage is what `solve` computes with the same seed.
     stages : sequence of Stage
-        In order. A seed leaves a stage at its threshold, or at its last step. A stage with diverging runs is the last.
-        Stages on reused samples share one set, and go on in its sequence of batches; fresh samples are new in each.
-        Momentum goes on from the last step; an average begins with the first stage that asks for it.
+        In order. A seed leaves a stage at its threshold, or at its last step. A stage
+        with diverging runs is the last. Stages on reused samples share one set, and go
+        on in its sequence of batches; fresh samples are new in each. Momentum goes on
+        from the last step, and the sum of AdaGrad where the stage before adapts its
+        rate too; an average begins with the first stage that asks for it.
 
     Returns
     -------
     xarray.Dataset
-        The variables of `twolayer.running.dataset`, along ``point`` instead of ``time``; clocks (seed, point) from the
-        start of the first stage; ``stage`` (point); ``outcome`` and ``stop_step`` (seed, stage_number).
+        The variables of `twolayer.running.dataset`, along ``point`` instead of
+        ``time``; clocks (seed, point) from the start of the first stage; ``stage``
+        (point); ``outcome`` and ``stop_step`` (seed, stage_number).
 
     Examples
     --------
@@ -187,8 +200,8 @@ def solve_stages(
     for clock in CLOCKS:
         if len({unit[clock][1] for unit in units}) > 1:
             raise InputError(
-                f"Argument `stages` must have clocks in the same power of d, but {clock} has several: give a start "
-                "that has a `dim`."
+                "Argument `stages` must have clocks in the same power of d, but"
+                f" {clock} has several: give a start that has a `dim`."
             )
     check_sets([stage.algorithm for stage in stages], method)
     legs = [
@@ -204,7 +217,9 @@ def solve_stages(
 
 
 def check_stages(problem: Problem, stages: object) -> None:
-    """Reject what is not a sequence of stages over the directions and neurons of one problem."""
+    """Reject what is not a sequence of stages over the directions and neurons of one
+    problem.
+    """
     expect(Problem, "problem", problem)
     if not isinstance(stages, Sequence) or isinstance(stages, str) or not stages:
         reject("stages", stages, "at least one Stage")
@@ -224,10 +239,27 @@ def check_stages(problem: Problem, stages: object) -> None:
                 other,
                 f"a task of the same neurons over the same directions as {problem!r}",
             )
+        if not _same_layer(problem, other):
+            reject(
+                "problem",
+                f"second_layer = {other.second_layer!r}",
+                f"a task with second_layer = {problem.second_layer!r}, that of the run,"
+                " which every stage goes on with",
+            )
+
+
+def _same_layer(problem: Problem, other: Problem) -> bool:
+    """Whether two problems begin with one second layer, however it is written."""
+    if "ones" in (problem.second_layer, other.second_layer):
+        drawn = any(x.second_layer in ("signs", "gaussian") for x in (problem, other))
+        return not drawn and np.array_equal(problem.a(), other.a())
+    return problem.second_layer == other.second_layer
 
 
 def check_sets(algorithms: Sequence[SGD], method: Method) -> None:
-    """All stages on fixed samples have the same ones, and a method that knows what the weights owe to them."""
+    """All stages on fixed samples have the same ones, and a method that knows what the
+    weights owe to them.
+    """
     sets = [
         (x.dataset, x.batch, x.sampling, x.repeat)
         for x in algorithms
@@ -236,7 +268,10 @@ def check_sets(algorithms: Sequence[SGD], method: Method) -> None:
     for other in sets[1:]:
         if other != sets[0]:
             said = "dataset = {}, batch = {}, sampling = {!r}, repeat = {}"
-            what = f"the same samples in the same batches wherever they are reused: {said.format(*sets[0])}"
+            what = (
+                "the same samples in the same batches wherever they are reused:"
+                f" {said.format(*sets[0])}"
+            )
             reject("stages", said.format(*other), what)
     uses = [x.dataset is not None for x in algorithms]
     first, last = (
@@ -254,10 +289,9 @@ def check_sets(algorithms: Sequence[SGD], method: Method) -> None:
         )
     reasons = {
         "on reused samples a stage goes on with weights that remember them": bool(sets),
-        "momentum goes on from the rows of the step before": any(
-            x.momentum for x in algorithms[:-1]
-        )
-        and method.stepwise,
+        "momentum goes on from the rows of the step before": (
+            any(x.momentum for x in algorithms[:-1]) and method.stepwise
+        ),
         "an average has overlaps with all rows before it": any(
             x.average is not None for x in algorithms
         ),
@@ -374,7 +408,9 @@ def follow_legs(
 
 
 class StagePart(NamedTuple):
-    """What came out of a stage, and its clocks and rate for every seed, at the save points and at its end."""
+    """What came out of a stage, and its clocks and rate for every seed, at the save
+    points and at its end.
+    """
 
     data: xr.Dataset
     clocks: dict[str, tuple[np.ndarray, str]]
@@ -437,7 +473,14 @@ def _joined(parts: Sequence[StagePart]) -> xr.Dataset:
         "stage": ("point", np.array(numbers)),
         "stage_number": np.arange(1, len(parts) + 1),
     }
-    return with_meanings(xr.Dataset(variables, coords, dict(every[0].attrs)))
+    attributes = dict(every[0].attrs)
+    heard = [json.loads(part.attrs["notes"]).get("witness") for part in every]
+    told = [witness for witness in heard if witness is not None]
+    if told:
+        worst = max(told, key=lambda witness: float(witness["deviation"]))
+        notes = {**json.loads(attributes["notes"]), "witness": worst}
+        attributes["notes"] = json.dumps(notes)
+    return with_meanings(xr.Dataset(variables, coords, attributes))
 
 
 def _absent(parts: Sequence[xr.Dataset], part: xr.Dataset, name: str) -> np.ndarray:

@@ -1,6 +1,8 @@
-"""`support`: through which lenses a problem and an algorithm can be seen, and why not through the others.
+"""`support`: through which lenses a problem and an algorithm can be seen, and why not
+through the others.
 
-support(problem, algorithm).methods, .reasons        every registered method is in one of the two
+support(problem, algorithm).methods, .reasons        every registered method is in one
+of the two
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ def check_description(problem: object, algorithm: object, hint: str = "") -> Non
 
 @dataclass(frozen=True)
 class Support:
-    """What `support` has found; prints as a table.
+    """Who can treat a description; prints as a table. Made by `support`.
 
     Attributes
     ----------
@@ -69,7 +71,8 @@ class Support:
 
 
 def support(problem: Problem, algorithm: SGD) -> Support:
-    """Which methods can treat this problem and algorithm, and the mathematical reason why the others cannot.
+    """Which methods can treat this problem and algorithm, and the mathematical reason
+    why the others cannot.
 
     Parameters
     ----------

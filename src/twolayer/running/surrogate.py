@@ -1,9 +1,12 @@
-"""Data and their Gaussian surrogate: the same covariance, the same target, and nothing else in common.
+"""Data and their Gaussian surrogate: the same covariance, the same target, and nothing
+else in common.
 
-    x ~ data,  y given        against        x ~ N(0, Σ),  y = h(W* x) + √Δ ξ,    Σ = covariance of the data
+    x ~ data,  y given        against        x ~ N(0, Σ),  y = h(W* x) + √Δ ξ,
+        Σ = covariance of the data
 
-Where runs on both agree, the data are as good as Gaussian (universality); `compare` says by how much they do not. At
-the dimension of the data the surrogate is exact in `Chain`, so that nothing but the law of the inputs is tested.
+Where runs on both agree, the data are as good as Gaussian (universality); `compare`
+says by how much they do not. At the dimension of the data the surrogate is exact in
+`Chain`, so that nothing but the law of the inputs is tested.
 """
 
 from __future__ import annotations
@@ -33,7 +36,9 @@ MEMORY = "of which a part is what the rows have taught, Gaussian or not"
 
 
 class Surrogate(NamedTuple):
-    """The problem with the inputs of the data, the method that runs over the data, and a start that fits both."""
+    """The problem with the inputs of the data, the method that runs over the data, and
+    a start that fits both.
+    """
 
     problem: Problem
     method: Vectors
@@ -56,11 +61,13 @@ def surrogate(
     Parameters
     ----------
     problem : Problem
-        Target and noise as the surrogate has them; its inputs and gram are replaced by those of the data.
+        Target and noise as the surrogate has them; its inputs and gram are replaced by
+        those of the data.
     X, y : arrays (n, d), (n,)
         Rows and labels.
     target : array (k, d), optional
-        W*; by default, for one direction, that of least squares, with a field of variance one.
+        W*; by default, for one direction, that of least squares, with a field of
+        variance one.
     blocks : int
         Groups of eigenvalues at most.
     seed, size, law
@@ -88,11 +95,13 @@ def _fitted(
     law: str = "sphere",
     blocks: int = BLOCKS,
 ) -> tuple[Problem, Overlaps]:
-    """The problem with the inputs of data, unless it has some, and a random start that has their target."""
+    """The problem with the inputs of data, unless it has some, and a random start that
+    has their target.
+    """
     if len(data.target) != problem.k:
         raise InputError(
-            f"The target has {problem.k} directions, but W_star has {len(data.target)} rows: give (X, y, W_star) with "
-            "one for each."
+            f"The target has {problem.k} directions, but W_star has {len(data.target)}"
+            " rows: give (X, y, W_star) with one for each."
         )
     inputs = (
         Inputs.from_data(data.X, blocks) if problem.inputs.plain else problem.inputs
@@ -107,7 +116,9 @@ def _fitted(
 def fitted(
     problem: Problem, method: Method, start: str, seed: int, size: int
 ) -> tuple[Problem, Any]:
-    """What `solve` follows where a method runs over data and the start is a word: inputs and starts fit the data."""
+    """What `solve` follows where a method runs over data and the start is a word:
+    inputs and starts fit the data.
+    """
     if not isinstance(method, Vectors) or method.data is None:
         return problem, start
     return _fitted(problem, method.data, seed, size, start)
@@ -118,8 +129,9 @@ def over_data(
 ) -> tuple[Problem, Any, Any]:
     """What `compare` follows where a method runs over data and no start is given.
 
-    The problem and the random start are then those of the Gaussian surrogate, and where no other method is asked for it
-    is followed by `ODE` and `Chain`; where rows come back, by `Vectors` over as many Gaussian rows.
+    The problem and the random start are then those of the Gaussian surrogate, and where
+    no other method is asked for it is followed by `ODE` and `Chain`; where rows come
+    back, by `Vectors` over as many Gaussian rows.
     """
     if not isinstance(methods, Sequence) or not (
         start is None or isinstance(start, str)
@@ -136,7 +148,8 @@ def over_data(
 
 
 def beside(algorithm: object, dim: int) -> list[Method]:
-    """What follows the surrogate where nothing is asked for: its limit and its chain, or runs over Gaussian rows.
+    """What follows the surrogate where nothing is asked for: its limit and its chain,
+    or runs over Gaussian rows.
 
     >>> from twolayer.task.algorithm import SGD
     >>> [
@@ -154,7 +167,9 @@ def beside(algorithm: object, dim: int) -> list[Method]:
 def universality(
     methods: Mapping[str, Method], results: Mapping[str, xr.Dataset], gram: np.ndarray
 ) -> list[str]:
-    """How far runs over data are from exact runs of their Gaussian surrogate, in words; nothing without both."""
+    """How far runs over data are from exact runs of their Gaussian surrogate, in words;
+    nothing without both.
+    """
     drawn = {
         x.dim: name
         for name, x in methods.items()
@@ -182,8 +197,8 @@ def universality(
         own = drawn.get(method.dim, "")
         known = own in results and "train_risk" in results[own]
         lines.append(
-            f"at the end of {name} the risk on the rows is {on_rows}, that of the surrogate at the same overlaps "
-            f"{there}: {_more(rows)}, "
+            f"at the end of {name} the risk on the rows is {on_rows}, that of the"
+            f" surrogate at the same overlaps {there}: {_more(rows)}, "
             + (
                 f"and {_more(results[own])} with the Gaussian rows of {own}"
                 if known
@@ -207,10 +222,16 @@ def _spoken(rows: list[Judgement]) -> str:
     if failing:
         worst = max(failing, key=lambda row: abs(row.worst_deviation) / row.range)
         part = abs(worst.worst_deviation) / worst.range
-        return f"universality fails: {worst.entry} is off by {part:.1%} of its range at t = {worst.worst_time:.3g}"
+        return (
+            f"universality fails: {worst.entry} is off by {part:.1%} of its range at t"
+            f" = {worst.worst_time:.3g}"
+        )
     seen = max(row.seen / row.range for row in rows)
     if seen <= SHARE:
         return (
             f"universality holds: no entry is off by more than {seen:.1%} of its range"
         )
-    return f"universality is undecided: entries could be off by {seen:.0%} of their range without being seen"
+    return (
+        f"universality is undecided: entries could be off by {seen:.0%} of their range"
+        " without being seen"
+    )

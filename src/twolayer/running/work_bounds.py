@@ -1,8 +1,10 @@
 """What a run may take before somebody says that it shall.
 
-    seconds = compilation + seeds·cost ≤ 24 h of one core,    bytes = seeds·footprint ≤ half of the memory
+    seconds = compilation + seeds·cost ≤ 24 h of one core,
+        bytes = seeds·footprint ≤ half of the memory
 
-Both are the estimates of the method (`Method.cost`, `Method.footprint`), orders of magnitude.
+Both are the estimates of the method (`Method.cost`, `Method.footprint`), orders of
+magnitude.
 """
 
 from __future__ import annotations
@@ -24,12 +26,17 @@ FEW = 10**7  # steps of all seeds that no method takes a day for
 
 
 def check_work(runs: Sequence[tuple[Task, Method]], force: bool = False) -> None:
-    """Refuse runs beyond the bounds, one after the other, with the estimate, unless ``force`` says to go on."""
+    """Refuse runs beyond the bounds, one after the other, with the estimate, unless
+    ``force`` says to go on.
+    """
     if flag("force", force):
         return
     seconds, steps = 0.0, 0.0
     for task, method in runs:
-        what = f"{task.seeds} seeds, {len(task.points)} save points and {task.problem.p} neurons"
+        what = (
+            f"{task.seeds} seeds, {len(task.points)} save points and {task.problem.p}"
+            " neurons"
+        )
         check_estimate(0.0, task.seeds * method.footprint(task), what)
         steps += float(task.points[-1]) if method.stepwise else 0.0
         if (
@@ -47,13 +54,13 @@ def check_estimate(seconds: float, size: float, what: str) -> None:
     half = memory() // 2
     if size > half:
         raise InputError(
-            f"This run would hold about {size / 2**30:.3g} GiB ({what}), and the bound is {half / 2**30:.3g} GiB, half "
-            f"of this machine's memory: {go_on}."
+            f"This run would hold about {size / 2**30:.3g} GiB ({what}), and the bound"
+            f" is {half / 2**30:.3g} GiB, half of this machine's memory: {go_on}."
         )
     if seconds > LONGEST:
         raise InputError(
-            f"This run would take about {seconds / 3600:.3g} h of one core ({what}), and the bound is "
-            f"{LONGEST / 3600:g} h: {go_on}."
+            f"This run would take about {seconds / 3600:.3g} h of one core ({what}),"
+            f" and the bound is {LONGEST / 3600:g} h: {go_on}."
         )
 
 
@@ -81,7 +88,8 @@ def checkpoint_of(path: object, task: Task, method: Method) -> Checkpoint | None
     text = json.dumps(described)
     if "<function" in text:
         raise InputError(
-            "Argument `checkpoint` must be left out for Python functions, of which a file holds the name."
+            "Argument `checkpoint` must be left out for Python functions, of which a"
+            " file holds the name."
         )
     whole = hashlib.sha256(text.encode())
     for array in (*task.starts(), start.P):

@@ -1,4 +1,6 @@
-"""Sweeps: a grid of problems and algorithms, many seeds, a reduction; resumable, on one machine or on a cluster."""
+"""Sweeps: a grid of problems and algorithms, many seeds, a reduction; resumable, on one
+machine or on a cluster.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """`sweep`: a grid of problems and algorithms, many seeds, a reduction.
 
-dataset = sweep(problem, algorithm, method, over={"algorithm.lr": […], "run.dim": […]}, seeds=…, store=…)
+dataset = sweep(problem, algorithm, method, over={"algorithm.lr": […], "run.dim": […]},
+seeds=…, store=…)
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.arguments import End, Save
+from twolayer.numerics.arguments import End, Progress, Save
 from twolayer.numerics.errors import (
     InputError,
     Interrupted,
@@ -30,6 +31,7 @@ from twolayer.numerics.errors import (
 from twolayer.numerics.foreign_files import check_size
 from twolayer.numerics.precision import float64
 from twolayer.numerics.random import check_seed
+from twolayer.running.progress import listener_for
 from twolayer.running.solve import check_parts
 from twolayer.sweeps.batch import portable
 from twolayer.sweeps.driver import Driver
@@ -37,7 +39,6 @@ from twolayer.sweeps.executors import engine_for
 from twolayer.sweeps.grid import ENDS, Grid, Run
 from twolayer.sweeps.planning import Outlines, SweepPlan, plan_of
 from twolayer.sweeps.reductions import Reduction, reduction_of
-from twolayer.sweeps.reporting import Reporter, reporter_for
 from twolayer.sweeps.store import Store
 from twolayer.sweeps.table import Index, ResultTable
 from twolayer.task.algorithm import SGD
@@ -73,7 +74,9 @@ def _prepared(
     seeds: int | None = None,
     reduce: object = "final",
 ) -> tuple[Grid, Reduction, int]:
-    """The grid, the reduction and the number of seeds that the arguments of `sweep` describe."""
+    """The grid, the reduction and the number of seeds that the arguments of `sweep`
+    describe.
+    """
     check_parts(problem, algorithm, method)
     seed, over = check_seed(run.seed), expect(Mapping, "over", over)  # type: ignore[type-abstract]
     reduction = reduction_of(reduce)
@@ -84,7 +87,8 @@ def _prepared(
         dim = positive_integer("dim", dim)
         if method.dimension not in (None, dim):
             raise InputError(
-                f"Argument `dim` must agree with the method, but {dim} is not its {method.dimension}."
+                f"Argument `dim` must agree with the method, but {dim} is not its"
+                f" {method.dimension}."
             )
         dim = None if method.dimension is not None else dim
     law = (
@@ -102,7 +106,8 @@ def _prepared(
     given = sum(getattr(run, name) is not None for name in ENDS)
     if not ends and given != 1:
         raise InputError(
-            f"Give one of `time`, `steps` and `alpha`, but got {'none' if given == 0 else given}."
+            "Give one of `time`, `steps` and `alpha`, but got"
+            f" {'none' if given == 0 else given}."
         )
     if (
         reduction.name == "exit_time"
@@ -114,7 +119,8 @@ def _prepared(
         n = law.batch[0] if law.batch else None
         if n is not None and (seeds or n) > n:
             raise InputError(
-                f"Argument `seeds` must be at most {n}, one for each start, but got {seeds}."
+                f"Argument `seeds` must be at most {n}, one for each start, but got"
+                f" {seeds}."
             )
         count = n if seeds is None else seeds
         if n is None and not method.stochastic:
@@ -156,8 +162,8 @@ def _portability(grid: Grid, reduction: Reduction, why: str) -> None:
     """Reject functions that cannot leave this process."""
     if not reduction.importable:
         raise InputError(
-            f"Argument `reduce` must be a function that can be imported {why}, but {reduction.name} cannot: "
-            "put it into a module."
+            f"Argument `reduce` must be a function that can be imported {why}, but"
+            f" {reduction.name} cannot: put it into a module."
         )
     cells = (grid.cell(index) for index in grid)
     reasons = [
@@ -191,21 +197,23 @@ def sweep(
     resume: bool = True,
     executor: object = "local",
     memory: int = MEMORY,
-    progress: bool | Reporter | None = None,
+    progress: Progress = None,
 ) -> xr.Dataset:
-    """Run a grid of problems, algorithms and methods with many seeds, and keep a reduction of each run.
+    """Run a grid of problems, algorithms and methods with many seeds, and keep a
+    reduction of each run.
 
     Parameters
     ----------
     problem, algorithm, method
         What is not swept.
     over : dict
-        Swept keys and their values: ``problem.…``, ``algorithm.…``, ``method.…`` for any of their fields, and
-        ``run.dim`` (of method and start), ``run.time``, ``run.steps``, ``run.alpha``, ``run.save``,
-        ``run.seed``, ``run.until.value``. Each becomes a dimension of the result.
+        Swept keys and their values: ``problem.…``, ``algorithm.…``, ``method.…`` for
+        any of their fields, and ``run.dim`` (of method and start), ``run.time``,
+        ``run.steps``, ``run.alpha``, ``run.save``, ``run.seed``, ``run.until.value``.
+        Each becomes a dimension of the result.
     start : Overlaps or str
-        A given start for all cells, or ``"random"`` (``"sphere"``), ``"gaussian"``: drawn for each cell and seed at
-        the dimension of the method, or ``dim``.
+        A given start for all cells, or ``"random"`` (``"sphere"``), ``"gaussian"``:
+        drawn for each cell and seed at the dimension of the method, or ``dim``.
     time, steps, alpha, save, until, seed
         As for `solve`.
     dim : int, optional
@@ -213,36 +221,42 @@ def sweep(
     seeds : int
         Runs of each cell.
     streams : str
-        ``"independent"``: every cell draws from its own seed. ``"common"``: all cells from the same one.
+        ``"independent"``: every cell draws from its own seed. ``"common"``: all cells
+        from the same one.
     reduce : str or callable
-        ``"final"``, ``"exit_time"``, ``"trajectory"``, or a function of the dataset of one run.
+        ``"final"``, ``"exit_time"``, ``"trajectory"``, or a function of the dataset of
+        one run.
     target_se : float or dict, optional
-        Add seeds to each cell until the standard error of the main variable (or of those named) is reached, or
-        ``max_seeds``.
+        Add seeds to each cell until the standard error of the main variable (or of
+        those named) is reached, or ``max_seeds``.
     max_seeds : int
         Seeds that a cell may have in the end, where ``target_se`` adds some.
     store : path, optional
-        A Zarr store, resumed if it exists (unless ``resume=False``); cells and seeds that it holds are not run again.
+        A Zarr store, resumed if it exists (unless ``resume=False``); cells and seeds
+        that it holds are not run again.
     resume : bool
         Whether to go on with a store that exists; False refuses it.
     executor : str or object
-        ``"local"``, ``"processes"``, ``"processes:N"``, ``"dask://HOST:PORT"``, or an object with ``submit``.
+        ``"local"``, ``"processes"``, ``"processes:N"``, ``"dask://HOST:PORT"``, or an
+        object with ``submit``.
     memory : int
         Bytes that the runs of one batch may occupy.
-    progress : bool or reporter, optional
-        By default a live table on a terminal, and nothing elsewhere; True writes lines there. A reporter is an object
-        with ``begin``, ``unit``, ``update`` and ``end``.
+    progress : bool or Listener, optional
+        As for `solve`. A listener hears of every block of runs: its ``note`` gets the
+        ``cell``, the ``first_seed``, the ``status``, the ``error`` and the ``seconds``.
 
     Returns
     -------
     xarray.Dataset
-        The reduced variables over the swept names and ``seed``; ``runs`` and ``cell_seed`` for each cell; failed
-        cells are NaN and listed in the attribute ``failures``. ``outcome`` tells how each run ended, and the attribute
-        ``advice`` what to do about it.
+        The reduced variables over the swept names and ``seed``; ``runs`` and
+        ``cell_seed`` for each cell; failed cells are NaN and listed in the attribute
+        ``failures``. ``outcome`` tells how each run ended, and the attribute ``advice``
+        what to do about it.
 
     Notes
     -----
-    The numbers are the same, bit by bit on one kind of CPU, whatever the executor, the batches and the order.
+    The numbers are the same, bit by bit on one kind of CPU, whatever the executor, the
+    batches and the order.
 
     Examples
     --------
@@ -271,7 +285,7 @@ def sweep(
         positive_integer("max_seeds", max_seeds),
     )
     memory, resume = positive_integer("memory", memory), flag("resume", resume)
-    reporter = reporter_for(progress)
+    listener = listener_for(progress)
     if store is not None:
         _portability(grid, reduction, "for a store")
         Store.check(store, grid, resume)
@@ -291,7 +305,7 @@ def sweep(
                 opened.allocate(template)
             opened.load(table)
         driver = Driver(
-            grid, reduction, table, opened, engine, reporter, outlines, memory
+            grid, reduction, table, opened, engine, listener, outlines, memory
         )
         try:
             needed = dict.fromkeys(grid, count)
@@ -306,7 +320,7 @@ def sweep(
         except KeyboardInterrupt:
             raise Interrupted(table.dataset(table.seeds, method.papers)) from None
         finally:
-            reporter.end(driver.progress)
+            listener.finish()
     finally:
         engine.close()
         if opened is not None:
@@ -340,7 +354,9 @@ def _more(
     targets: Mapping[str, float],
     top: int,
 ) -> dict[Index, int]:
-    """Cells whose standard error is too large, with the number of seeds that should do, at most twice as many."""
+    """Cells whose standard error is too large, with the number of seeds that should do,
+    at most twice as many.
+    """
     more = {}
     for index, seeds in needed.items():
         if seeds >= top or not table.done[index][:seeds].all():
@@ -367,7 +383,8 @@ def plan_sweep(
     memory: int = MEMORY,
     **arguments: Any,
 ) -> SweepPlan:
-    """What `sweep` with these arguments would take: runs, time and memory; nothing is run or written.
+    """What `sweep` with these arguments would take: runs, time and memory; nothing is
+    run or written.
 
     Parameters
     ----------

@@ -1,10 +1,13 @@
-"""What a worker does: run a batch of units, side by side where they share compiled code, and reduce each.
+"""What a worker does: run a batch of units, side by side where they share compiled
+code, and reduce each.
 
-    unit = a cell and some of its seeds, within one block of SEED_BLOCK        batch = units sent to a worker together
+    unit = a cell and some of its seeds, within one block of SEED_BLOCK
+        batch = units sent to a worker together
 
-Every number of a unit is a function of the unit alone. Random starts are drawn in whole blocks, lanes keep their place
-(loops/stepwise.py), deterministic methods take their starts one by one, and the rule for the risk is chosen for one
-run at a time; so engine, batching and order change no bit.
+Every number of a unit is a function of the unit alone. Random starts are drawn in whole
+blocks, lanes keep their place (loops/stepwise.py), deterministic methods take their
+starts one by one, and the rule for the risk is chosen for one run at a time; so engine,
+batching and order change no bit.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from twolayer.functions.activation import NAMED, Activation
 from twolayer.gaussian.loss_and_error import readings
@@ -62,7 +66,9 @@ _one_batch_at_a_time = (
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A unit as it travels to a worker: plain values, and runs number ``low`` … ``high`` − 1."""
+    """A unit as it travels to a worker: plain values, and runs number ``low`` …
+    ``high`` − 1.
+    """
 
     problem: Problem | str
     algorithm: SGD | str
@@ -75,7 +81,9 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What came out of a unit: the reduced values, or an error; and how long it took and with what."""
+    """What came out of a unit: the reduced values, or an error; and how long it took
+    and with what.
+    """
 
     values: Values | None
     error: str | None
@@ -84,22 +92,29 @@ class Result:
 
 
 def portable(problem: Problem, algorithm: SGD) -> str | None:
-    """Why a description cannot be written down for another process or a store, or None."""
+    """Why a description cannot be written down for another process or a store, or
+    None.
+    """
     for name in ("lr", "batch"):
         law = getattr(algorithm, name)
         if law.schedule is not None and not law.schedule.portable:
-            return f"the schedule of {name} is a Python function, which other processes and stores cannot hold"
+            return (
+                f"the schedule of {name} is a Python function, which other processes"
+                " and stores cannot hold"
+            )
     for part, value in describe_problem(problem).items():
         if isinstance(value, str) and value.startswith("<function"):
             return (
-                f"the {part} is a Python function ({value[10:-1]}), which other processes and stores cannot hold; "
-                "write it as a formula"
+                f"the {part} is a Python function ({value[10:-1]}), which other"
+                " processes and stores cannot hold; write it as a formula"
             )
     return None
 
 
 def job_of(cell: Cell, low: int, high: int) -> Job:
-    """The job of a unit; problems made of Python functions can only be run in this process."""
+    """The job of a unit; problems made of Python functions can only be run in this
+    process.
+    """
     if portable(cell.problem, cell.algorithm) is not None:
         return Job(
             cell.problem, cell.algorithm, cell.method, cell.run, cell.seed, low, high
@@ -125,9 +140,9 @@ def _parts(job: Job) -> tuple[Problem, SGD]:
     problem, algorithm = job.problem, job.algorithm
     if isinstance(problem, str):
         problem = _problem(problem, frozenset(NAMED.values()))
-    return problem, SGD(**json.loads(algorithm)) if isinstance(
-        algorithm, str
-    ) else algorithm
+    return problem, (
+        SGD(**json.loads(algorithm)) if isinstance(algorithm, str) else algorithm
+    )
 
 
 @lru_cache(maxsize=256)
@@ -158,7 +173,9 @@ def _start(job: Job, problem: Problem) -> Overlaps:
 
 
 def outline(cell: Cell, save: Save) -> Task:
-    """The task of a cell as far as its compiled form, cost and size go: with a start of the kind, not its own."""
+    """The task of a cell as far as its compiled form, cost and size go: with a start of
+    the kind, not its own.
+    """
     clocks = Clocks(cell.problem, cell.algorithm, cell.method.dimension or cell.run.dim)
     points, hidden = from_start(
         cell.method.save_points(
@@ -194,7 +211,9 @@ def outline(cell: Cell, save: Save) -> Task:
 
 
 def tasks_of(job: Job, ends_only: bool) -> list[Task]:
-    """The runs of a unit as one task, or one for each start where the method is deterministic."""
+    """The runs of a unit as one task, or one for each start where the method is
+    deterministic.
+    """
     problem, algorithm = _parts(job)
     run, start = job.run, _start(job, problem)
     arguments: Options = {
@@ -219,7 +238,9 @@ def tasks_of(job: Job, ends_only: bool) -> list[Task]:
 
 
 def _records(pairs: Sequence[tuple[Method, Task]]) -> list[Record]:
-    """Run tasks, those with the same compiled form side by side; a record for each, in the same order."""
+    """Run tasks, those with the same compiled form side by side; a record for each, in
+    the same order.
+    """
     stacks: dict[Hashable, list[int]] = {}
     for i, (method, task) in enumerate(pairs):
         key = method.stack_key(task)
@@ -250,7 +271,9 @@ def _prepared(stack: Sequence[tuple[Method, Task]]) -> Evolution:
 
 
 def _cut(record: Record, low: int, high: int, points: int) -> Record:
-    """The runs low … high − 1, with their last state repeated where all had stopped before the last save point."""
+    """The runs low … high − 1, with their last state repeated where all had stopped
+    before the last save point.
+    """
 
     def full(x: np.ndarray | None) -> Any:
         if x is None:
@@ -278,7 +301,9 @@ def _cut(record: Record, low: int, high: int, points: int) -> Record:
 def _risks(
     pairs: Sequence[tuple[Method, Task]], records: Sequence[Record]
 ) -> list[tuple[np.ndarray, str]]:
-    """Excess risks of all records, evaluated together where the problem is the same up to its noise."""
+    """Excess risks of all records, evaluated together where the problem is the same up
+    to its noise.
+    """
     same: dict[tuple[Problem, int], list[int]] = {}
     found: dict[int, tuple[np.ndarray, str]] = {}
     for i, (_, task) in enumerate(pairs):
@@ -323,7 +348,14 @@ def _block(
         x[:, task.hidden :] for x in (record.snapshot.M, record.snapshot.a, risk)
     )
     ends = {name: stops[name][0] for name in ("time", "step", "alpha")}
-    outcome = scanned(record.outcome, record.snapshot, risk)
+    each = {**record.snapshot._asdict(), **kept, "excess_risk": risk}
+    variables: dict[Hashable, xr.Variable] = {
+        name: xr.Variable(("seed", *(f"axis{i}" for i in range(1, x.ndim))), x)
+        for name, x in each.items()
+        if x is not None
+    }
+    variables |= {name: xr.Variable("time", x) for name, x in clocks.items()}
+    outcome = scanned(record.outcome, variables, task.problem)
     return Block(M, a, kept.pop("risk"), excess, clocks, outcome, ends, kept)
 
 
@@ -378,7 +410,9 @@ def run_batch(jobs: Sequence[Job], reduction: Reduction) -> list[Result]:
 
 
 def _results(jobs: Sequence[Job], reduction: Reduction) -> list[Result]:
-    """The same; where the batch fails as a whole, its units are run one by one to find out which."""
+    """The same; where the batch fails as a whole, its units are run one by one to find
+    out which.
+    """
     began = wall.perf_counter()
     try:
         values = _run(jobs, reduction)

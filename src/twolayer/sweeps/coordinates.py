@@ -1,6 +1,8 @@
-"""Scaling laws on the axes of a sweep as numbers: their values at each d, beside the text that names the cell.
+"""Scaling laws on the axes of a sweep as numbers: their values at each d, beside the
+text that names the cell.
 
-over = {"algorithm.lr": ["0.05/d", "0.1/d"], "run.dim": [100, 200]}   →   lr (algorithm.lr, run.dim) = c·d^x
+over = {"algorithm.lr": ["0.05/d", "0.1/d"], "run.dim": [100, 200]}   →   lr
+(algorithm.lr, run.dim) = c·d^x
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ DIMENSIONS = ("run.dim", "method.dim")
 def law_values(
     labels: Mapping[str, list[Any]], description: Mapping[str, Any]
 ) -> Variables:
-    """Coordinates ``lr``, ``batch`` and ``dataset`` of the swept laws, over their axis and that of the dimension.
+    """Coordinates ``lr``, ``batch`` and ``dataset`` of the swept laws, over their axis
+    and that of the dimension.
 
-    A law without a dimension to be evaluated at, on an axis or in the description of what is not swept, has none.
+    A law without a dimension to be evaluated at, on an axis or in the description of
+    what is not swept, has none.
 
     Examples
     --------

@@ -1,7 +1,9 @@
-"""The loop of a sweep: claim units, send batches, write what comes back, go on where something fails.
+"""The loop of a sweep: claim units, send batches, write what comes back, go on where
+something fails.
 
-A batch whose worker dies is sent again; after the second time its units are set apart and run one at a time at the
-end, so that a unit that brings its worker down is found and becomes a recorded failure.
+A batch whose worker dies is sent again; after the second time its units are set apart
+and run one at a time at the end, so that a unit that brings its worker down is found
+and becomes a recorded failure.
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from twolayer.numerics.arguments import Listener
 from twolayer.sweeps.batch import Result, job_of, made_with, run_batch, sentence
 from twolayer.sweeps.executors import Done, Executor
 from twolayer.sweeps.grid import Grid
 from twolayer.sweeps.planning import Outlines, Unit, batches, missing
 from twolayer.sweeps.reductions import READINGS, Quantity, Reduction
-from twolayer.sweeps.reporting import Progress, Reporter
 from twolayer.sweeps.store import Store
 from twolayer.sweeps.table import Index, ResultTable, blank, fits
 
@@ -47,38 +49,38 @@ class Driver:
         table: ResultTable,
         store: Store | None,
         engine: Executor,
-        reporter: Reporter,
+        listener: Listener,
         outlines: Outlines,
         memory: int,
     ) -> None:
-        self.grid, self.reduction, self.table, self.store = (
-            grid,
-            reduction,
-            table,
-            store,
-        )
-        self.engine, self.reporter, self.outlines, self.memory = (
-            engine,
-            reporter,
-            outlines,
-            memory,
-        )
-        self.progress = Progress(began=wall.monotonic())
+        self.grid = grid
+        self.reduction = reduction
+        self.table = table
+        self.store = store
+        self.engine = engine
+        self.listener = listener
+        self.outlines = outlines
+        self.memory = memory
+        # blocks of runs: finished before this call or by others, and tried by this call
+        self.kept = 0
+        self.tried = 0
         self._tried: set[tuple[Index, int]] = set()
 
     def run(self, needed: Mapping[Index, int]) -> None:
-        """Compute the runs that are needed and not done; a unit that failed in this call is not tried again."""
+        """Compute the runs that are needed and not done; a unit that failed in this
+        call is not tried again.
+        """
         units = [
             u
             for u in missing(self.table, needed)
             if (u.index, u.low) not in self._tried
         ]
         blocks = len(missing(ResultTable(self.grid, max(needed.values())), needed))
-        self.progress.total = blocks
-        self.progress.kept = (
-            blocks - len(units) - self.progress.done - self.progress.failed
-        )
-        self.reporter.begin(self.progress)
+        self.kept = blocks - len(units) - self.tried
+        before = f", {self.kept} of them finished before" if self.kept else ""
+        self.listener.begin(f"{blocks} blocks of runs{before}", blocks)
+        if self.kept:
+            self._report()
         pending = deque(
             CellBatch(b)
             for b in batches(units, self.outlines, self.engine.workers, self.memory)
@@ -105,12 +107,18 @@ class Driver:
             elif waiting and not pending:
                 waiting = self._others(waiting, pending)
 
+    def _report(self) -> None:
+        """Tell how many blocks of runs are finished."""
+        self.listener.update(self.kept + self.tried)
+
     def _send(self, done: Done[CellBatch, list[Result]], batch: CellBatch) -> None:
         jobs = [job_of(self.grid.cell(u.index), u.low, u.high) for u in batch.units]
         self.engine.submit(done, batch, run_batch, jobs, self.reduction)
 
     def _claimed(self, batch: CellBatch, waiting: list[Unit]) -> CellBatch:
-        """The units of a batch that are ours to do; those that another process has in hand are waited for."""
+        """The units of a batch that are ours to do; those that another process has in
+        hand are waited for.
+        """
         if self.store is None or batch.lost:
             return batch
         mine: list[Unit] = []
@@ -123,22 +131,24 @@ class Driver:
         for unit in mine:
             if self.table.done[unit.index][unit.low : unit.high].all():
                 self.store.release(unit.index, unit.low)
-                self.progress.kept += 1
+                self.kept += 1
             else:
                 undone.append(unit)
         batch.units = undone
         return batch
 
     def _others(self, waiting: list[Unit], pending: deque[CellBatch]) -> list[Unit]:
-        """Look again at what another process had in hand: finished, still running, or given up."""
+        """Look again at what another process had in hand: finished, still running, or
+        given up.
+        """
         assert self.store is not None
         wall.sleep(POLL)
         self.store.load(self.table)
         left = [
             u for u in waiting if not self.table.done[u.index][u.low : u.high].all()
         ]
-        self.progress.kept += len(waiting) - len(left)
-        self.reporter.update(self.progress)
+        self.kept += len(waiting) - len(left)
+        self._report()
         free = []
         for unit in left:
             if self.store.claim(unit.index, unit.low):
@@ -191,19 +201,27 @@ class Driver:
             if result.values is None:
                 self.table.failures[unit.index, unit.low] = result.error or ""
                 self._tried.add((unit.index, unit.low))
-                self.progress.failed += 1
             else:
                 self.table.write(unit.index, unit.low, result.values)
-                self.progress.done += 1
+            self.tried += 1
             if self.store is not None:
                 self.store.release(unit.index, unit.low)
-            self.reporter.unit(
-                str(self.grid.cell(unit.index)), unit.low, result.error, result.seconds
+            cell = str(self.grid.cell(unit.index))
+            self.listener.note(
+                "" if result.error is None else f"failed: {cell}: {result.error}",
+                event="cell",
+                cell=cell,
+                first_seed=unit.low,
+                status="done" if result.error is None else "failed",
+                error=result.error,
+                seconds=round(result.seconds, 6),
             )
-        self.reporter.update(self.progress)
+        self._report()
 
     def _fitting(self, result: Result) -> Result:
-        """The result, with room made for it; or a failure where its variables are not those of the sweep."""
+        """The result, with room made for it; or a failure where its variables are not
+        those of the sweep.
+        """
         if result.values is None:
             return result
         known = self.table.variables
@@ -219,7 +237,8 @@ class Driver:
         if why is not None:
             return Result(
                 None,
-                f"The reduction must return the same variables for every cell, but {why}.",
+                "The reduction must return the same variables for every cell, but"
+                f" {why}.",
                 0.0,
                 {},
             )

@@ -1,11 +1,14 @@
-"""Where batches run: in this process, in a pool of processes, on a Dask cluster, or wherever ``submit`` sends them.
+"""Where batches run: in this process, in a pool of processes, on a Dask cluster, or
+wherever ``submit`` sends them.
 
     local              one batch after the other, here
-    processes[:N]      N fresh processes (spawned, never forked), one for each core by default
+    processes[:N]      N fresh processes (spawned, never forked),
+                       one for each core by default
     dask://HOST:PORT   the workers of a Dask scheduler
 
-Workers hand their results back; only the process that called `sweep` writes to the store. A batch lost with its worker
-is sent again; one that kills its worker three times is split into its units, and a unit that still does is a failure.
+Workers hand their results back; only the process that called `sweep` writes to the
+store. A batch lost with its worker is sent again; one that kills its worker three times
+is split into its units, and a unit that still does is a failure.
 """
 
 from __future__ import annotations
@@ -56,7 +59,9 @@ class Executor(Protocol):
         """Start a call; when it ends, put (tag, future) into the queue."""
 
     def lost(self, error: BaseException) -> bool:
-        """Whether an error means that the worker went away, not that the call failed."""
+        """Whether an error means that the worker went away, not that the call
+        failed.
+        """
 
     def close(self) -> None:
         """Let go of the workers."""
@@ -135,7 +140,9 @@ class Processes:
         return False
 
     def close(self) -> None:
-        """End the processes, in the middle of a batch where the sweep was interrupted."""
+        """End the processes, in the middle of a batch where the sweep was
+        interrupted.
+        """
         if self._pool is not None:
             if any(not future.done() for future in self._sent):
                 for process in list(self._pool._processes.values()):
@@ -145,13 +152,16 @@ class Processes:
 
 @contextlib.contextmanager
 def _deaf() -> Iterator[None]:
-    """Processes that are started here hear no Ctrl-C, which is for the one that starts them."""
+    """Processes that are started here hear no Ctrl-C, which is for the one that starts
+    them.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
     from multiprocessing import resource_tracker
 
-    resource_tracker.ensure_running()  # which would open our ears when it is started by the first process
+    # which would open our ears when it is started by the first process
+    resource_tracker.ensure_running()
     old = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
     try:
         yield
@@ -160,7 +170,9 @@ def _deaf() -> Iterator[None]:
 
 
 def _end_with_parent() -> None:
-    """Let this process of a pool go when the one that made it has gone, however that was."""
+    """Let this process of a pool go when the one that made it has gone, however that
+    was.
+    """
     import multiprocessing
 
     parent = multiprocessing.parent_process()
@@ -174,7 +186,9 @@ def _end_with_parent() -> None:
 
 
 class Submitter:
-    """Anything with ``submit``: a Dask client, or an executor of the standard library's kind."""
+    """Anything with ``submit``: a Dask client, or an executor of the standard library's
+    kind.
+    """
 
     remote = True
 
@@ -202,12 +216,15 @@ class Submitter:
         future.add_done_callback(lambda f: done.put((tag, f)))
 
     def lost(self, error: BaseException) -> bool:
-        """Whether the worker went away; of a scheduler that did, nothing more is to be expected."""
+        """Whether the worker went away; of a scheduler that did, nothing more is to be
+        expected.
+        """
         until = wall.monotonic() + PATIENCE / 2
         while self._is_dask and self._target.status != "running":
             if wall.monotonic() > until:
                 raise RunFailed(
-                    "The Dask scheduler went away; cells that are in the store are safe: start it again and resume."
+                    "The Dask scheduler went away; cells that are in the store are"
+                    " safe: start it again and resume."
                 )
             wall.sleep(0.1)
         return type(error).__name__ in (
@@ -229,7 +246,8 @@ def _dask(address: str) -> Submitter:
         from distributed import Client
     except ImportError:
         raise InputError(
-            "A Dask cluster needs the package distributed: pip install 'twolayer[cluster]'."
+            "A Dask cluster needs the package distributed: pip install"
+            " 'twolayer[cluster]'."
         ) from None
     parts = urlsplit(address)
     try:
@@ -240,14 +258,17 @@ def _dask(address: str) -> Submitter:
         raise InputError(
             f"Argument `executor` must be dask://HOST:PORT, but got {address!r}."
         )
-    try:  # a plain connection tells within seconds whether anybody listens, before a client begins to retry
+    # a plain connection tells within seconds whether anybody listens, before a client
+    # begins to retry
+    try:
         socket.create_connection((host, port), timeout=PATIENCE / 2).close()
         client: Any = Client(
             f"tcp://{host}:{port}", timeout=PATIENCE / 2, set_as_default=False
         )  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError) as error:
         raise InputError(
-            f"No Dask scheduler answers at {address!r} ({error or type(error).__name__})."
+            f"No Dask scheduler answers at {address!r}"
+            f" ({error or type(error).__name__})."
         ) from None
     return Submitter(client, owned=True)
 
@@ -266,7 +287,8 @@ def engine_for(executor: object) -> Executor:
         reject(
             "executor",
             executor,
-            "'local', 'processes', 'processes:N', 'dask://HOST:PORT' or an object with submit",
+            "'local', 'processes', 'processes:N', 'dask://HOST:PORT' or an object with"
+            " submit",
         )
     if executor == "local":
         return Local()

@@ -1,4 +1,6 @@
-"""Stores as files: reading one without running anything, and merging two of the same sweep."""
+"""Stores as files: reading one without running anything, and merging two of the same
+sweep.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class _Cell(NamedTuple):
 
 
 class StoredGrid:
-    """The grid that stores describe themselves, as far as reading and merging need one."""
+    """The grid that stores describe themselves, as far as reading and merging
+    need one.
+    """
 
     def __init__(self, *headers: Json) -> None:
         self.hash, self.description = headers[0]["hash"], headers[0]["description"]
@@ -82,7 +86,8 @@ class StoredGrid:
         found = {}
         for key, axis in self.axes.items():
             plain = [unmarked(key, v) for v in axis]
-            # a function that was another one before stands there twice, each with its fingerprint
+            # a function that was another one before stands there twice, each with its
+            # fingerprint
             shown = [
                 p if plain.count(p) == 1 else v
                 for p, v in zip(plain, axis, strict=True)
@@ -94,7 +99,8 @@ class StoredGrid:
 
 @float64
 def load_sweep(path: str | os.PathLike[str]) -> xr.Dataset:
-    """Read what a store holds so far, without running anything; numeric axes are sorted.
+    """Read what a store holds so far, without running anything; numeric axes are
+    sorted.
 
     Parameters
     ----------
@@ -132,9 +138,11 @@ def _papers(grid: StoredGrid) -> tuple[str, ...]:
 def merge_sweeps(
     into: str | os.PathLike[str], *stores: str | os.PathLike[str]
 ) -> xr.Dataset:
-    """Copy the finished runs of stores of the same sweep into one, which is made if it does not exist.
+    """Copy the finished runs of stores of the same sweep into one, which is made if it
+    does not exist.
 
-    The stores may cover different cells and seeds. What ``into`` holds already is kept as it is.
+    The stores may cover different cells and seeds. What ``into`` holds already is kept
+    as it is.
 
     Parameters
     ----------
@@ -182,7 +190,8 @@ def _merged(
     for name, header in headers.items():
         if header["hash"] != known[0]["hash"]:
             raise InputError(
-                f"The stores must hold the same sweep, but {names[0]!r} and {name!r} differ."
+                f"The stores must hold the same sweep, but {names[0]!r} and {name!r}"
+                " differ."
             )
     grid = StoredGrid(*known)
     Store.check(into, grid, resume=True)

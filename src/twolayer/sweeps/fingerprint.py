@@ -1,7 +1,9 @@
-"""Which function a name stood for: eight digits that change with its text and with the constants it refers to.
+"""Which function a name stood for: eight digits that change with its text and with the
+constants it refers to.
 
-A description names registered activations and losses, and a store outlives the process that registered them: under the
-same name tomorrow's function may be another one, and its runs must not be taken for those of today's.
+A description names registered activations and losses, and a store outlives the process
+that registered them: under the same name tomorrow's function may be another one, and
+its runs must not be taken for those of today's.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ __all__ = ["fingerprint", "fingerprint_of"]
 
 @lru_cache(maxsize=256)
 def fingerprint(function: Callable[..., object]) -> str:
-    """Eight digits that tell functions apart by their source text, or their code where there is none.
+    """Eight digits that tell functions apart by their source text, or their code where
+    there is none.
 
     Examples
     --------
@@ -56,7 +59,8 @@ def fingerprint(function: Callable[..., object]) -> str:
 
 
 def fingerprint_of(key: str, value: Any) -> str | None:
-    """The fingerprint of the registered function behind a value of a description, or None where there is none.
+    """The fingerprint of the registered function behind a value of a description, or
+    None where there is none.
 
     Examples
     --------

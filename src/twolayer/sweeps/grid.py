@@ -1,12 +1,15 @@
-"""The grid: which values are swept, what each cell is, and the description that names a sweep.
+"""The grid: which values are swept, what each cell is, and the description that names a
+sweep.
 
-    over = {"algorithm.lr": ["0.05/d", "0.1/d"], "run.dim": [100, 200]}      → 2 × 2 cells
-    identity of the sweep = hash of everything that is not swept;    of a cell = that, and its swept values
+    over = {"algorithm.lr": ["0.05/d", "0.1/d"], "run.dim": [100, 200]}
+        → 2 × 2 cells
+    identity of the sweep = hash of everything that is not swept;
+        of a cell = that, and its swept values
 
-Registered functions enter by their fingerprint, beside their name (fingerprint.py).
-The number of seeds and the values on the axes are no part of a sweep's identity: both may grow later. By default each
-cell draws from its own seed, a hash of (seed, swept values), so that cells are independent and their standard errors
-may be fitted together.
+Registered functions enter by their fingerprint, beside their name (fingerprint.py). The
+number of seeds and the values on the axes are no part of a sweep's identity: both may
+grow later. By default each cell draws from its own seed, a hash of (seed, swept
+values), so that cells are independent and their standard errors may be fitted together.
 """
 
 from __future__ import annotations
@@ -28,9 +31,11 @@ from twolayer.numerics.errors import (
     InputError,
     choice,
     closest,
+    enumerated,
     positive_integer,
     reject,
     require,
+    short,
 )
 from twolayer.running.dataset import describe_problem
 from twolayer.sweeps.fingerprint import fingerprint_of
@@ -60,7 +65,9 @@ RUN_KEYS = (
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """How each cell is run: its end, its save points, its start and its random streams."""
+    """How each cell is run: its end, its save points, its start and its random
+    streams.
+    """
 
     time: End = None
     steps: End = None
@@ -83,7 +90,7 @@ class Run:
                 [[list(x.shape), x.ravel().tolist()] for x in arrays] + [start.dim]
             )
         plain = {
-            name: _plain(getattr(self, name))
+            name: _plain(getattr(self, name), name)
             for name in (*ENDS, "save", "dim", "streams")
         }
         until = (
@@ -94,21 +101,28 @@ class Run:
         return {**plain, **until, "seed": int(self.seed), "start": start}
 
 
-def _plain(value: object) -> Any:
-    """A swept value as JSON knows it: laws as text, numbers as floats, arrays as lists."""
+def _plain(value: object, name: str = "over") -> Any:
+    """A swept value as JSON knows it: laws as text, numbers as floats, arrays as
+    lists.
+    """
     if isinstance(value, Scaling):
         return str(value)
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if isinstance(value, np.ndarray | list | tuple):
-        return [_plain(x) for x in value]
+        return [_plain(x, name) for x in value]
     if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): _plain(v, name) for k, v in value.items()}
     if isinstance(value, bool | np.bool_):
         return bool(value)
     if isinstance(value, int | float | np.integer | np.floating):
-        return float(value)
-    return value
+        try:
+            return float(value)
+        except OverflowError:
+            reject(name, value, "numbers that fit into a double")
+    if value is None or isinstance(value, str):
+        return value
+    reject(name, value, "numbers, texts, scaling laws, lists or tables")
 
 
 def text_of(value: object) -> str:
@@ -123,7 +137,9 @@ def text_of(value: object) -> str:
 
 
 def _name(key: str, value: object) -> Any:
-    """A swept value as a store knows it: plain, and beside a registered function's name its fingerprint."""
+    """A swept value as a store knows it: plain, and beside a registered function's name
+    its fingerprint.
+    """
     mark = fingerprint_of(key, value)
     return _plain(value) if mark is None else [_plain(value), mark]
 
@@ -165,7 +181,10 @@ def _axis(key: str, values: object) -> list[Any]:
     """The values of one axis, checked: some, of one type, no two equal."""
     if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
         reject(f"over[{key!r}]", values, "a list of values")
-    listed = list(values)
+    try:
+        listed = list(values)
+    except TypeError:  # an array without axes
+        reject(f"over[{key!r}]", values, "a list of values")
     require(len(listed) > 0, f"over[{key!r}]", listed, "a list of at least one value")
     kinds = {_kind(v) for v in listed}
     known = kinds <= {"booleans", "numbers", "texts", "laws", "lists", "tables"}
@@ -177,13 +196,15 @@ def _axis(key: str, values: object) -> list[Any]:
     )
     if len(kinds) > 1:
         raise InputError(
-            f"The axis `{key}` must hold values of one type, but mixes {' and '.join(sorted(kinds))}."
+            f"The axis `{key}` must hold values of one type, but mixes"
+            f" {' and '.join(sorted(kinds))}."
         )
     texts = [text_of(v) for v in listed]
     for i, text in enumerate(texts):
         if text in texts[:i]:
             raise InputError(
-                f"The axis `{key}` must hold different values, but {text} occurs twice."
+                f"The axis `{key}` must hold different values, but {short(text)} occurs"
+                " twice."
             )
     return listed
 
@@ -241,7 +262,8 @@ class Grid:
             reject(
                 "over",
                 over,
-                "a table of swept keys and their values, such as {'algorithm.lr': ['0.1/d']}",
+                "a table of swept keys and their values, such as {'algorithm.lr':"
+                " ['0.1/d']}",
             )
         self.problem, self.algorithm, self.method, self.run = (
             problem,
@@ -252,11 +274,12 @@ class Grid:
         known = self.keys()
         for key in over:
             if key not in known:
-                hint = closest(str(key), known) or "; keys are " + ", ".join(known)
-                raise InputError(f"Unknown swept key {key!r}{hint}.")
+                hint = closest(short(key), known) or f"; keys are {enumerated(known)}"
+                raise InputError(f"Unknown swept key {short(key)}{hint}.")
         if "method.dim" in over and "run.dim" in over:
             raise InputError(
-                "Sweep either `method.dim` or `run.dim`, which also sets the dimension of random starts."
+                "Sweep either `method.dim` or `run.dim`, which also sets the dimension"
+                " of random starts."
             )
         if len({f"run.{name}" for name in ENDS} & set(over)) > 1:
             raise InputError("Sweep one of `run.time`, `run.steps` and `run.alpha`.")
@@ -408,7 +431,9 @@ class Grid:
         return base.replace(**own) if own else base
 
     def labels(self) -> dict[str, list[Any]]:
-        """The axes as coordinates: numbers and booleans as they are, everything else as text."""
+        """The axes as coordinates: numbers and booleans as they are, everything else as
+        text.
+        """
 
         def label(value: object) -> object:
             if isinstance(value, str | Scaling):

@@ -1,21 +1,24 @@
-"""Who works on what: byte-range locks of a file, kept by one process against all others.
+"""Who works on what: byte-range locks of a file, kept by one process against all
+others.
 
-POSIX locks belong to the process, not to a descriptor: closing *any* descriptor of the file drops all of them, and a
-process never stands in its own way. So a process has one descriptor of a lock file, however many stores it has open
-on it, and remembers itself which bytes are taken.
+POSIX locks belong to the process, not to a descriptor: closing *any* descriptor of the
+file drops all of them, and a process never stands in its own way. So a process has one
+descriptor of a lock file, however many stores it has open on it, and remembers itself
+which bytes are taken.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import ClassVar
 
-from twolayer.numerics.errors import InputError
+from twolayer.numerics.errors import InputError, short
 
 __all__ = ["Locks", "locks_module"]
 
@@ -34,13 +37,15 @@ def locks_module() -> ModuleType:
 
 
 class Locks:
-    """The locks of one file in this process; made by `Locks.of`, given back by `close`."""
+    """The locks of one file in this process; made by `Locks.of`, given back by
+    `close`.
+    """
 
     _known: ClassVar[dict[tuple[int, int], Locks]] = {}
     _guard: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         self._users = 0
         self._taken: set[int] = set()
         self._turn = threading.Lock()
@@ -50,7 +55,15 @@ class Locks:
         """The locks of a file, shared by all who ask for them in this process."""
         with cls._guard:
             # a known file must not be opened a second time, not even to look at it
-            found = cls._known.get(_identity(path)) if path.exists() else None
+            there = os.path.lexists(path)
+            if there and not stat.S_ISREG(
+                path.lstat().st_mode
+            ):  # a pipe would keep us waiting
+                raise InputError(
+                    "The lock of a store must be a plain file, but"
+                    f" {short(str(path), 200)} is none."
+                )
+            found = cls._known.get(_identity(path)) if there else None
             if found is None:
                 found = cls(path)
                 cls._known[_identity(path)] = found

@@ -1,7 +1,8 @@
 """Cutting a sweep into units and batches, and telling beforehand what it will take.
 
-Units with the same compiled form (`Method.stack_key`) go into batches together, those of similar length side by side;
-a batch is bounded by its memory, by its time, and by the number of workers that want a share.
+Units with the same compiled form (`Method.stack_key`) go into batches together, those
+of similar length side by side; a batch is bounded by its memory, by its time, and by
+the number of workers that want a share.
 """
 
 from __future__ import annotations
@@ -39,9 +40,11 @@ class Unit:
 
 
 class CompiledForm(NamedTuple):
-    """What is known of a cell beforehand: which compiled code it shares, seconds and bytes of a run, save points.
+    """What is known of a cell beforehand: which compiled code it shares, seconds and
+    bytes of a run, save points.
 
-    ``code`` names the compiled code also where runs do not go side by side, and ``compilation`` is what it takes.
+    ``code`` names the compiled code also where runs do not go side by side, and
+    ``compilation`` is what it takes.
     """
 
     key: Hashable
@@ -54,7 +57,7 @@ class CompiledForm(NamedTuple):
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What a sweep will take.
+    """What a sweep will take. Made by `plan_sweep`.
 
     Attributes
     ----------
@@ -65,7 +68,8 @@ class SweepPlan:
     batches : int
         Compiled calls with their results written together.
     seconds : float
-        On one core of this machine, each compiled code counted once; an order of magnitude.
+        On one core of this machine, each compiled code counted once; an order of
+        magnitude.
     memory : int
         Bytes of the results and of the largest batch.
     """
@@ -79,8 +83,9 @@ class SweepPlan:
 
     def __str__(self) -> str:
         return (
-            f"{self.cells} cells, {self.runs} runs ({self.finished} finished) in {self.batches} batches: "
-            f"about {lasting(self.seconds)} on one core, {self.memory / 2**20:.2g} MiB"
+            f"{self.cells} cells, {self.runs} runs ({self.finished} finished) in"
+            f" {self.batches} batches: about {lasting(self.seconds)} on one core,"
+            f" {self.memory / 2**20:.2g} MiB"
         )
 
 

@@ -1,12 +1,16 @@
 """Reductions: what is kept of each run.
 
-    final       risk, excess_risk, loss, error (of labels ±1), overlap ‖M‖_F, M, time, step and alpha at the end
-    exit_time   time and step where the threshold of `until` was reached (NaN where it was not)
-    trajectory  risk, excess_risk, loss, error, overlap, M, a and the clocks at every save point
+    final       risk, excess_risk, loss, error (of labels ±1), overlap ‖M‖_F, M, time,
+                step and alpha at the end
+    exit_time   time and step where the threshold of `until` was reached (NaN where it
+                was not)
+    trajectory  risk, excess_risk, loss, error, overlap, M,
+                a and the clocks at every save point
 
-A function of your own takes the dataset of one run (as `solve` makes it, without the seed axis) and returns a dataset,
-or a table of numbers. It sees one run at a time, so that adding seeds changes no number; averages over seeds are taken
-afterwards, on the result.
+A function of your own takes the dataset of one run (as `solve` makes it, without the
+seed axis) and returns a dataset, or a table of numbers. It sees one run at a time, so
+that adding seeds changes no number; averages over seeds are taken afterwards, on the
+result.
 """
 
 from __future__ import annotations
@@ -32,10 +36,11 @@ READINGS = ("loss", "error")
 
 
 class Block(NamedTuple):
-    """The runs of one unit at its save points: arrays with leading axes (seed, save point).
+    """The runs of one unit at its save points: arrays with leading axes (seed, save
+    point).
 
-    ``stops`` are the clocks at which runs ended before that (seed,), ``read`` the mean loss and, for labels ±1, the
-    classification error.
+    ``stops`` are the clocks at which runs ended before that (seed,), ``read`` the mean
+    loss and, for labels ±1, the classification error.
     """
 
     M: np.ndarray
@@ -131,7 +136,9 @@ class Reduction:
     def template(
         self, p: int, k: int, points: int, read: Sequence[str] = ()
     ) -> dict[str, Quantity] | None:
-        """What the reduction yields, if that is known beforehand; ``read`` are the names of further readings."""
+        """What the reduction yields, if that is known beforehand; ``read`` are the
+        names of further readings.
+        """
         if self.of_block is None:
             return None
         n = 2 if self.ends_only else points
@@ -166,7 +173,8 @@ class Reduction:
         for run in runs[1:]:
             if {k: v[0] for k, v in run.items()} != {k: v[0] for k, v in first.items()}:
                 raise InputError(
-                    f"The reduction {self.name} must return the same variables for every run."
+                    f"The reduction {self.name} must return the same variables for"
+                    " every run."
                 )
         return {
             name: (first[name][0], np.stack([run[name][1] for run in runs]))
@@ -181,7 +189,8 @@ def _checked(result: object, name: str) -> Values:
     items: object = result.data_vars if isinstance(result, xr.Dataset) else result
     if not isinstance(items, Mapping) or not items:
         raise InputError(
-            f"The reduction {name} must return a Dataset or a table of numbers, but gave {result!r:.60}."
+            f"The reduction {name} must return a Dataset or a table of numbers, but"
+            f" gave {result!r:.60}."
         )
     values: Values = {}
     for key, value in items.items():
@@ -191,7 +200,8 @@ def _checked(result: object, name: str) -> Values:
         array = np.asarray(value)
         if array.dtype.kind not in "bif" or array.ndim != len(dims):
             raise InputError(
-                f"The reduction {name} must return numbers, but `{key}` is {value!r:.60}."
+                f"The reduction {name} must return numbers, but `{key}` is"
+                f" {value!r:.60}."
             )
         values[str(key)] = (dims, array.astype("<f8"))
     return values
@@ -231,8 +241,10 @@ def reduction_of(reduce: object) -> Reduction:
         return reduce
     if not callable(reduce):
         return NAMED[choice("reduce", reduce, NAMED)]
-    name = f"{getattr(reduce, '__module__', '?')}.{getattr(reduce, '__qualname__', 'function')}"
+    module = getattr(reduce, "__module__", "?")
+    name = f"{module}.{getattr(reduce, '__qualname__', 'function')}"
     found = _importable(reduce)
-    if found:  # the text of the function is part of its name: a changed reduction is another sweep
+    # the text of the function is part of its name: a changed reduction is another sweep
+    if found:
         name += f"#{fingerprint(reduce)}"
     return Reduction(name, of_run=reduce, importable=found)

@@ -1,16 +1,20 @@
 """The results of a sweep on disk: a Zarr group, allocated first, filled by cell.
 
-    results.zarr/zarr.json             the description of the sweep, its hash, and its axes in the order they grew
-    results.zarr/VARIABLE/c.i.j.b…     one chunk for each cell (i, j) and block b of 16 seeds, plain little-endian
-    results.zarr/journal/*.json        which runs are done, each with its seed, its versions and a checksum
+    results.zarr/zarr.json
+        the description of the sweep, its hash, and its axes in the order they grew
+    results.zarr/VARIABLE/c.i.j.b…
+        one chunk for each cell (i, j) and block b of 16 seeds, plain little-endian
+    results.zarr/journal/*.json
+        which runs are done, each with its seed, its versions and a checksum
     results.zarr/journal/lock          byte-range locks: who works on what
 
-A run counts as done when the journal says so *and* its bytes have the checksum written there. Chunks are renamed into
-place and the journal is synced to disk after them, so a kill or a power cut at any moment loses at most the batch in
-hand, and a chunk that did not reach the disk is noticed and computed again. Units are claimed by locks that the system
-releases when a process dies: two processes on one store share the work and never write the same chunk. Axes and seeds
-only ever grow at their ends, so no chunk moves when a sweep is extended; results are put in the order asked for when
-they are read.
+A run counts as done when the journal says so *and* its bytes have the checksum written
+there. Chunks are renamed into place and the journal is synced to disk after them, so a
+kill or a power cut at any moment loses at most the batch in hand, and a chunk that did
+not reach the disk is noticed and computed again. Units are claimed by locks that the
+system releases when a process dies: two processes on one store share the work and never
+write the same chunk. Axes and seeds only ever grow at their ends, so no chunk moves
+when a sweep is extended; results are put in the order asked for when they are read.
 """
 
 from __future__ import annotations
@@ -33,8 +37,14 @@ import numpy as np
 
 from twolayer.numerics.arguments import Json
 from twolayer.numerics.errors import InputError, RunFailed, path_of, short
-from twolayer.numerics.foreign_files import check_format, check_size, reading
+from twolayer.numerics.foreign_files import (
+    check_format,
+    check_size,
+    read_regular,
+    reading,
+)
 from twolayer.numerics.temporary_files import clear_stale, draft_of, passing
+from twolayer.numerics.writing import put_file
 from twolayer.sweeps.batch import SEED_BLOCK, Result
 from twolayer.sweeps.grid import FORMAT, text_of
 from twolayer.sweeps.locks import Locks, locks_module
@@ -42,6 +52,10 @@ from twolayer.sweeps.reductions import Quantity, Values
 from twolayer.sweeps.table import Index, Layout, ResultTable, blank, fits
 
 __all__ = ["Store", "read_header"]
+
+TEXT = (
+    2**26
+)  # bytes that a header or a journal file may have: those of large sweeps have 10⁶
 
 
 def zarr_module() -> ModuleType:
@@ -55,20 +69,17 @@ def zarr_module() -> ModuleType:
     return zarr
 
 
-def write_durably(path: Path, text: str) -> None:
-    """Write a small file so that after a power cut it is there whole or not at all."""
-    with passing(draft_of(path)) as draft:
-        with draft.open("x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.chmod(0o644)
-        os.replace(draft, path)
-    folder = os.open(path.parent, os.O_RDONLY)
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what the system says to a write inside a store into one sentence."""
     try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        yield
+    except OSError as error:
+        raise RunFailed(
+            f"The store {short(str(path), 200)} could not be written"
+            f" ({error.strerror or error}); all cells finished before are safe: make"
+            " room and resume."
+        ) from error
 
 
 def checksum(values: Values) -> int:
@@ -82,15 +93,18 @@ def checksum(values: Values) -> int:
 
 
 def read_header(path: str | os.PathLike[str]) -> Json:
-    """What the group says about the sweep it holds, or an error that it is none of ours."""
+    """What the group says about the sweep it holds, or an error that it is none of
+    ours.
+    """
     where = path_of("store", path)
     try:
-        document = json.loads((where / "zarr.json").read_text(encoding="utf-8"))
+        document = json.loads(read_regular(where / "zarr.json", TEXT))
         header = document["attributes"]["twolayer"]
         found = header["format"]
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(
-            f"The store must be a sweep of twolayer, but {short(str(path), 200)} is none."
+            f"The store must be a sweep of twolayer, but {short(str(path), 200)} is"
+            " none."
         ) from None
     what = f"The store {short(str(path), 200)}"
     check_format(what, found, FORMAT)
@@ -162,40 +176,53 @@ class Store:
             folder = where.parent
             if not folder.is_dir() or not os.access(folder, os.W_OK):
                 raise InputError(
-                    f"Argument `store` must lie in a writable folder, but {short(str(folder), 200)} is none."
+                    "Argument `store` must lie in a writable folder, but"
+                    f" {short(str(folder), 200)} is none."
                 )
             return
         header = read_header(where)
         if header["hash"] != grid.hash:
             raise InputError(
-                f"The store {short(str(path), 200)} holds another sweep: {difference(header, grid)}."
+                f"The store {short(str(path), 200)} holds another sweep:"
+                f" {difference(header, grid)}."
             )
         if not resume:
             raise InputError(
-                f"The store {short(str(path), 200)} exists already: go on with it (--resume, resume=True) "
-                "or give another name."
+                f"The store {short(str(path), 200)} exists already: go on with it"
+                " (--resume, resume=True) or give another name."
             )
         if not os.access(where / "journal", os.W_OK):
             raise InputError(
-                f"Argument `store` must be writable, but {short(str(path), 200)} is not."
+                f"Argument `store` must be writable, but {short(str(path), 200)} is"
+                " not."
             )
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], grid: Layout, seeds: int) -> Store:
-        """Open the store of a sweep, made first if there is none, with room for the cells and seeds of the grid."""
-        if not Path(path).exists():
-            cls._create(Path(path), grid)
-        store = cls(path, grid)
-        store.tidy()
-        store.extend(seeds)
-        return store
+        """Open the store of a sweep, made first if there is none, with room for the
+        cells and seeds of the grid.
+        """
+        where = Path(
+            os.path.realpath(path)
+        )  # a link to a place where there is nothing yet is followed
+        with writing(Path(path)):
+            if not where.exists():
+                cls._create(where, grid)
+            store = cls(path, grid)
+            try:
+                store.tidy()
+                store.extend(seeds)
+            except BaseException:
+                store.close()
+                raise
+            return store
 
     @classmethod
     def _create(cls, path: Path, grid: Layout) -> None:
         zarr = zarr_module()
         clear_stale(path.parent)
         with passing(draft_of(path)) as draft:
-            draft.mkdir(0o700)
+            draft.mkdir()
             header = {
                 "format": FORMAT,
                 "hash": grid.hash,
@@ -208,24 +235,24 @@ class Store:
             zarr.create_group(draft, attributes={"twolayer": header}, overwrite=True)
             zarr.create_group(draft / "journal", overwrite=True)
             (draft / "journal" / "lock").touch()
-            draft.chmod(0o755)
-            with contextlib.suppress(
-                FileExistsError, OSError
-            ):  # another process was first: use its store
+            try:
                 os.rename(draft, path)
-        if not path.exists():
-            raise InputError(
-                f"Argument `store` must be writable, but {short(str(path), 200)} could not be made."
-            )
+            except OSError:
+                if not path.exists():  # else another process was first: use its store
+                    raise
 
     def _refresh_header(self) -> None:
         header = read_header(self.path)
         if header["hash"] != self.grid.hash:
             raise InputError(
-                f"The store {short(str(self.path), 200)} holds another sweep: {difference(header, self.grid)}."
+                f"The store {short(str(self.path), 200)} holds another sweep:"
+                f" {difference(header, self.grid)}."
             )
         self.header = header
         with reading(f"The store {short(str(self.path), 200)}"):
+            for name in ("journal", *header["variables"]):
+                if (self.path / name).is_symlink():
+                    raise ValueError(f"{name} leads elsewhere")
             self._find_places(header)
 
     def _find_places(self, header: Json) -> None:
@@ -267,7 +294,7 @@ class Store:
 
     def extend(self, seeds: int) -> None:
         """Make room for the grid's cells and for seeds; nothing that is there moves."""
-        with self._locks.whole():
+        with writing(self.path), self._locks.whole():
             self._refresh_header()
             axes: dict[str, list[Any]] = self.header["axes"]
             for key, axis in self.grid.names.items():
@@ -281,7 +308,7 @@ class Store:
 
     def allocate(self, variables: Mapping[str, Quantity]) -> None:
         """Make the arrays, or let them grow to the sizes asked for."""
-        with self._locks.whole():
+        with writing(self.path), self._locks.whole():
             self._refresh_header()
             old = self.header["variables"]
             for name, variable in variables.items():
@@ -290,7 +317,8 @@ class Store:
                 if name in old:
                     if tuple(old[name]["dims"]) != variable.dims:
                         raise InputError(
-                            f"The store holds `{name}` over {old[name]['dims']}, not {variable.dims}."
+                            f"The store holds `{name}` over {old[name]['dims']}, not"
+                            f" {variable.dims}."
                         )
                     shape = [
                         max(m, n)
@@ -322,11 +350,15 @@ class Store:
             shape = (*outer, *v["shape"])
             if (self.path / name / "zarr.json").exists():
                 document = json.loads(
-                    (self.path / name / "zarr.json").read_text(encoding="utf-8")
+                    read_regular(self.path / name / "zarr.json", TEXT)
                 )
+                if [codec["name"] for codec in document["codecs"]] != [
+                    "bytes"
+                ]:  # chunks are written as they are
+                    raise ValueError(f"the codecs of {name}")
                 if document["shape"] != list(shape):
                     document["shape"] = list(shape)
-                    write_durably(
+                    put_file(
                         self.path / name / "zarr.json", json.dumps(document, indent=2)
                     )
                 continue
@@ -342,20 +374,23 @@ class Store:
             )
         for key, axis in self.header["axes"].items():
             self._write_coordinate(group, key, axis)
-        document = json.loads((self.path / "zarr.json").read_text(encoding="utf-8"))
+        document = json.loads(read_regular(self.path / "zarr.json", TEXT))
         document["attributes"]["twolayer"] = self.header
-        write_durably(self.path / "zarr.json", json.dumps(document, indent=2))
+        put_file(self.path / "zarr.json", json.dumps(document, indent=2))
 
     @staticmethod
     def _write_coordinate(group: Any, key: str, axis: list[Any]) -> None:
-        """The values of an axis, for readers of the Zarr group; texts that are no numbers as JSON of their own."""
+        """The values of an axis, for readers of the Zarr group; texts that are no
+        numbers as JSON of their own.
+        """
         numbers = all(isinstance(v, bool | float | int) for v in axis)
         values = (
             np.array(axis)
             if numbers
             else np.array([v if isinstance(v, str) else json.dumps(v) for v in axis])
         )
-        if key in group and group[key].shape == values.shape:
+        # a kill may have left an array whose values are not there
+        if key in group and np.array_equal(group[key][...], values):
             return
         data = values if numbers else values.astype(np.dtypes.StringDType())
         group.create_array(key, data=data, dimension_names=[key], overwrite=True)
@@ -374,7 +409,9 @@ class Store:
         return 1 + int(hashlib.sha256(name.encode()).hexdigest()[:12], 16)
 
     def claim(self, index: Index, low: int) -> bool:
-        """Take a cell's block of seeds, unless another process or another store of this one has it."""
+        """Take a cell's block of seeds, unless another process or another store of this
+        one has it.
+        """
         byte = self._byte(index, low)
         if not self._locks.claim(byte):
             return False
@@ -401,7 +438,9 @@ class Store:
     def _files(
         self, place: Index, name: str, block: int
     ) -> Iterator[tuple[Path, tuple[slice, ...]]]:
-        """Chunk files of a variable in a cell's block of seeds, each with the part of the inner array it holds."""
+        """Chunk files of a variable in a cell's block of seeds, each with the part of
+        the inner array it holds.
+        """
         variable, chunk = self.variables[name]
         counts = [-(-n // c) for n, c in zip(variable.shape, chunk, strict=True)]
         for inner in itertools.product(*map(range, counts)):
@@ -414,16 +453,24 @@ class Store:
             )
 
     def _load_block(self, place: Index, name: str, block: int) -> np.ndarray:
-        """A cell's block of seeds of one variable; what is missing or cut short is blank."""
+        """A cell's block of seeds of one variable; what is missing or cut short is
+        blank.
+        """
         variable, chunk = self.variables[name]
         rounded = tuple(
             -(-n // c) * c for n, c in zip(variable.shape, chunk, strict=True)
         )
         whole = blank((SEED_BLOCK, *rounded), variable.dtype)
         for file, part in self._files(place, name, block):
-            with contextlib.suppress(OSError):
-                data = np.frombuffer(file.read_bytes(), variable.dtype)
-                if data.size == SEED_BLOCK * int(np.prod(chunk)):
+            with (
+                reading(f"The store {short(str(self.path), 200)}"),
+                contextlib.suppress(FileNotFoundError),
+            ):
+                size = SEED_BLOCK * math.prod(chunk) * np.dtype(variable.dtype).itemsize
+                data = np.frombuffer(
+                    read_regular(file, size, exact=True), variable.dtype
+                )
+                if data.size:
                     whole[(slice(None), *part)] = data.reshape(SEED_BLOCK, *chunk)
         return whole
 
@@ -431,16 +478,18 @@ class Store:
         self, place: Index, name: str, block: int, whole: np.ndarray
     ) -> None:
         for file, part in self._files(place, name, block):
-            with passing(draft_of(file)) as draft:
-                draft.write_bytes(
-                    np.ascontiguousarray(whole[(slice(None), *part)]).tobytes()
-                )
-                os.replace(draft, file)
+            # the journal, which is written durably, has the checksum of what a power
+            # cut may take here
+            put_file(
+                file,
+                np.ascontiguousarray(whole[(slice(None), *part)]).tobytes(),
+                durable=False,
+            )
 
     def commit(self, results: list[tuple[Index, int, Result]]) -> None:
         """Write the results of units, then say in the journal that they are there."""
         entries = []
-        try:
+        with writing(self.path):
             for index, low, result in results:
                 cell, place = self.grid.cell(index), self._place(index)
                 assert place is not None
@@ -461,12 +510,7 @@ class Store:
                 "units": entries,
             }
             name = f"{wall.time_ns()}-{os.getpid()}.json"
-            write_durably(self.path / "journal" / name, json.dumps(record))
-        except OSError as error:
-            raise RunFailed(
-                f"The store {short(str(self.path), 200)} could not be written ({error.strerror or error}); all cells "
-                "finished before are safe: make room and resume."
-            ) from error
+            put_file(self.path / "journal" / name, json.dumps(record))
         self._read.add(name)
 
     def _write_values(self, place: Index, low: int, values: Values) -> Json:
@@ -506,12 +550,12 @@ class Store:
                 self._load_unit(table, index, unit)
 
     def units(self, names: list[str]) -> Iterator[tuple[Index, Json, dict[str, str]]]:
-        """Units of journal files that belong to the grid: index, entry, and the versions they were run with."""
+        """Units of journal files that belong to the grid: index, entry, and the
+        versions they were run with.
+        """
         wanted = {self._place(index): index for index in self.grid}
         for name in names:
-            record = json.loads(
-                (self.path / "journal" / name).read_text(encoding="utf-8")
-            )
+            record = json.loads(read_regular(self.path / "journal" / name, TEXT))
             for unit in record["units"]:
                 index = wanted.get(tuple(unit["place"]))
                 if not 0 <= unit["low"] < unit.get("high", math.inf):
@@ -550,7 +594,9 @@ class Store:
             )
 
     def values_of(self, place: Index, unit: Json) -> Values | None:
-        """The values that the journal speaks of, or None where the bytes are not those that were written."""
+        """The values that the journal speaks of, or None where the bytes are not those
+        that were written.
+        """
         block, at = divmod(unit["low"], SEED_BLOCK)
         values: Values = {}
         for name, inner in unit["shapes"].items():
@@ -581,5 +627,8 @@ def difference(header: Json, grid: Layout) -> str:
     )
     for key in sorted(theirs.keys() | ours.keys()):
         if theirs.get(key) != ours.get(key):
-            return f"its `{key}` is {theirs.get(key, 'not fixed')!r}, not {ours.get(key, 'fixed')!r}"
+            return (
+                f"its `{key}` is {theirs.get(key, 'not fixed')!r}, not"
+                f" {ours.get(key, 'fixed')!r}"
+            )
     return "its description has another form"

@@ -1,6 +1,8 @@
-"""The results of a sweep in memory: one array for each variable, over the grid and the seeds.
+"""The results of a sweep in memory: one array for each variable, over the grid and the
+seeds.
 
-Cells of different width or number of save points share an array of the largest size; what a cell does not have is NaN.
+Cells of different width or number of save points share an array of the largest size;
+what a cell does not have is NaN.
 """
 
 from __future__ import annotations
@@ -51,12 +53,20 @@ def blank(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def fits(values: Values, variables: Mapping[str, Quantity]) -> str | None:
-    """Why values do not fit the variables of a sweep, or None; sizes may be larger than known."""
+    """Why values do not fit the variables of a sweep, or None; sizes may be larger than
+    known.
+    """
     if set(values) != set(variables):
-        return f"it has the variables {', '.join(sorted(values))} instead of {', '.join(sorted(variables))}"
+        return (
+            f"it has the variables {', '.join(sorted(values))} instead of"
+            f" {', '.join(sorted(variables))}"
+        )
     for name, (dims, _) in values.items():
         if dims != variables[name].dims:
-            return f"its `{name}` has the dimensions {dims} instead of {variables[name].dims}"
+            return (
+                f"its `{name}` has the dimensions {dims} instead of"
+                f" {variables[name].dims}"
+            )
     return None
 
 
@@ -129,10 +139,13 @@ class ResultTable:
         self.failures.pop((index, low), None)
 
     def standard_error(self, index: Index, name: str, seeds: int) -> float:
-        """Largest standard error of a variable over the runs done; infinite below two."""
+        """Largest standard error of a variable over the runs done; infinite below
+        two.
+        """
         if name not in self.arrays:
             raise InputError(
-                f"Argument `target_se` must name a variable of the reduction ({', '.join(self.arrays)}), not {name!r}."
+                "Argument `target_se` must name a variable of the reduction"
+                f" ({', '.join(self.arrays)}), not {name!r}."
             )
         values = self.arrays[name][index][:seeds]
         counts = np.isfinite(values).sum(0)

@@ -1,10 +1,12 @@
-"""The training algorithm: stochastic gradient descent with its rates as powers of the dimension.
+"""The training algorithm: stochastic gradient descent with its rates as powers of the
+dimension.
 
 W ← (1 − lr·λ) W + (lr/p) mean_ν g^ν (z^ν)ᵀ + β (W − W_previous),    then the geometry:
-free: as it is;   projected: rows divided by their norm;   spherical: tangent gradient, then divided
+free: as it is;   projected: rows divided by their norm;   spherical: tangent gradient,
+then divided
 
-Samples are new, or come back: `dataset` fixes a set of them, `sampling` says how batches are taken from it, and
-`repeat` how many steps in a row have the same batch.
+Samples are new, or come back: `dataset` fixes a set of them, `sampling` says how
+batches are taken from it, and `repeat` how many steps in a row have the same batch.
 """
 
 from __future__ import annotations
@@ -47,39 +49,45 @@ class SGD:
     Parameters
     ----------
     lr : Scaling, float or str
-        Raw step on w with the batch-mean loss, such as ``0.2 / d``; with a schedule, such as
-        ``0.2 / d * tl.schedules.cosine(horizon=5)``, it changes along the run.
+        Raw step on w with the batch-mean loss, such as ``0.2 / d``; with a schedule,
+        such as ``0.2 / d * tl.schedules.cosine(horizon=5)``, it changes along the run.
     batch : Scaling, int or str
-        Samples per step n_b, such as 1, ``64`` or ``2 * d**1.5``; it may have a schedule too.
+        Samples per step n_b, such as 1, ``64`` or ``2 * d**1.5``; it may have a
+        schedule too.
     loss : str or Loss
-        ``"squared"``, ``"correlation"``, for labels ±1 ``"logistic"``, ``"hinge"`` or ``"exponential"``, against
-        outliers ``"huber(0.5)"``, or a registered one.
+        ``"squared"``, ``"correlation"``, for labels ±1 ``"logistic"``, ``"hinge"`` or
+        ``"exponential"``, against outliers ``"huber(0.5)"``, or a registered one.
     rule : str or Rule, optional
-        What is made of gradients: ``tl.rules.clip(0.25)`` and others, or their text; None leaves them as they are.
+        What is made of gradients: ``tl.rules.clip(0.25)`` and others, or their text;
+        None leaves them as they are.
     geometry : str
         ``"free"``, ``"projected"`` or ``"spherical"``.
     momentum : float
         β of the heavy ball, in [0, 1).
     nesterov : bool
-        Whether gradients (and the decay) are taken ahead, at W + β (W − W_previous), and the step is made from there.
+        Whether gradients (and the decay) are taken ahead, at W + β (W − W_previous),
+        and the step is made from there.
     weight_decay : float
         λ: rows shrink by the factor 1 − lr·λ at each step (first layer only).
     dataset : Scaling, int or str, optional
-        None: every sample is new. Otherwise this many samples are fixed and batches are drawn from them.
+        None: every sample is new. Otherwise this many samples are fixed and batches are
+        drawn from them.
     sampling : str
-        How batches are drawn from a dataset. ``"sequence"``: it is cut into batches, which are visited in turn, over
-        and over; ``"reshuffled"``: it is cut anew, at random, before every pass; ``"subset"``: every batch is a random
-        subset; ``"replacement"``: every sample of every batch is any of them, with equal chance.
+        How batches are drawn from a dataset. ``"sequence"``: it is cut into batches,
+        which are visited in turn, over and over; ``"reshuffled"``: it is cut anew, at
+        random, before every pass; ``"subset"``: every batch is a random subset;
+        ``"replacement"``: every sample of every batch is any of them, with equal
+        chance.
     repeat : int
-        r: every batch is used in r steps one after the other, then comes the next, which is a fresh one where there
-        is no dataset.
+        r: every batch is used in r steps one after the other, then comes the next,
+        which is a fresh one where there is no dataset.
     train_first_layer, train_second_layer : bool
         Which layers move: W as above, a by the step (second_lr/p) mean_ν e^ν σ(λ^ν).
     second_lr : Scaling, float or str, optional
         The raw step on a; that on w if it is left out.
     average : str or float, optional
-        Follow the average of the iterates too: ``"uniform"`` of all of them, or a weight w for x̄ ← (1 − w) x̄ + w x.
-        It is looked at and never used.
+        Follow the average of the iterates too: ``"uniform"`` of all of them, or a
+        weight w for x̄ ← (1 − w) x̄ + w x. It is looked at and never used.
 
     Examples
     --------
@@ -217,7 +225,9 @@ class SGD:
 
     @property
     def mean_drive(self) -> Loss:
-        """The same for averages in the limit d → ∞, where signs of coordinates are those of fields."""
+        """The same for averages in the limit d → ∞, where signs of coordinates are
+        those of fields.
+        """
         return driven(self.loss, self.rule, self.batch, self.lr)
 
     def _check_rule(self) -> None:
@@ -239,7 +249,8 @@ class SGD:
                 law,
                 "lr",
                 self.lr,
-                f"a constant law such as 1/d for the rule {rule}, which takes its size from it",
+                f"a constant law such as 1/d for the rule {rule}, which takes its size"
+                " from it",
             )
         if rule.name == "polyak":
             require(
@@ -255,7 +266,8 @@ class SGD:
         return self.lr.schedule is not None or self.batch.schedule is not None
 
     def check_plain(self, who: str) -> None:
-        """Refuse schedules and rules, for what is defined for plain gradients at a constant rate only.
+        """Refuse schedules and rules, for what is defined for plain gradients at a
+        constant rate only.
 
         ``who`` refuses, as the message names it.
         """
@@ -266,7 +278,9 @@ class SGD:
         self.check_constant(who)
 
     def check_constant(self, who: str) -> None:
-        """Refuse schedules, for what ``who`` names is defined at a constant rate only."""
+        """Refuse schedules, for what ``who`` names is defined at a constant rate
+        only.
+        """
         for name in ("lr", "batch"):
             law = getattr(self, name)
             if law.schedule is not None:
@@ -275,7 +289,8 @@ class SGD:
                 )
 
     def batch_at(self, dim: int) -> int:
-        """n_b at dimension ``dim``, rounded to the nearest integer, that of a schedule left out.
+        """n_b at dimension ``dim``, rounded to the nearest integer, that of a schedule
+        left out.
 
         Examples
         --------
@@ -287,8 +302,8 @@ class SGD:
     def dataset_at(self, dim: int) -> int | None:
         """Number of fixed samples at dimension ``dim``, or None for fresh data.
 
-        Laws of the same power keep their ratio where every pass visits all samples: batches of 0.6 d in sequence are
-        five of them to a dataset of 3 d at every d.
+        Laws of the same power keep their ratio where every pass visits all samples:
+        batches of 0.6 d in sequence are five of them to a dataset of 3 d at every d.
 
         Examples
         --------
@@ -315,8 +330,9 @@ class SGD:
             )
         if self.sampling in WHOLE and abs(size / batch - round(size / batch)) > 1e-9:
             raise InputError(
-                "Argument `dataset` must be a whole number of batches where every pass visits all samples (or give "
-                f"sampling='subset' or 'replacement'), but {said}."
+                "Argument `dataset` must be a whole number of batches where every pass"
+                " visits all samples (or give sampling='subset' or 'replacement'), but"
+                f" {said}."
             )
 
     def replace(self, **changes: object) -> SGD:
@@ -358,7 +374,7 @@ class SGD:
 
 
 def _average(value: object) -> str | float | None:
-    if value is None or value == "uniform":
+    if value is None or (isinstance(value, str) and value == "uniform"):
         return None if value is None else "uniform"
     weight = finite_number("average", value, minimum=0.0, accepted=AVERAGES)
     require(traced(weight) or 0 < weight < 1, "average", value, AVERAGES)
@@ -381,6 +397,7 @@ def _rounded(law: Scaling, dim: int, argument: str) -> int:
     if not 0.5 < value < MAX_COUNT:
         accepted = "at least 1" if value < 1 else "less than 2**53"
         raise InputError(
-            f"Argument `{argument}` must be {accepted}, but {law} is {value:.3g} at dim = {dim}."
+            f"Argument `{argument}` must be {accepted}, but {law} is {value:.3g} at dim"
+            f" = {dim}."
         )
     return round(value)

@@ -1,11 +1,13 @@
 """The four clocks of a run, and where it is saved.
 
-    sample = step·n_b,    alpha = sample/d,    time t = lr·step/N        where lr and n_b are constant
-    sample = Σ n_b,       alpha = sample/d,    time t = Σ lr/N           where they have schedules (timeline.py)
+    sample = step·n_b,    alpha = sample/d,    time t = lr·step/N
+        where lr and n_b are constant
+    sample = Σ n_b,       alpha = sample/d,    time t = Σ lr/N
+        where they have schedules (timeline.py)
 
-N = p unless the problem says otherwise. A limit without a dimension has clocks in units of powers of d: with
-lr = γ0 d^(−δ), step = (t N/γ0) d^δ. Limits that take steps have δ = 0 and need no dimension to count them. Flows with a
-schedule run in τ = lr_ref·step/N.
+N = p unless the problem says otherwise. A limit without a dimension has clocks in units
+of powers of d: with lr = γ0 d^(−δ), step = (t N/γ0) d^δ. Limits that take steps have δ
+= 0 and need no dimension to count them. Flows with a schedule run in τ = lr_ref·step/N.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ LOG_POINTS, SPAN = (
 
 @dataclass(frozen=True)
 class Clocks:
-    """Conversions between the clocks; ``dim`` is None for a limit without a dimension."""
+    """Conversions between the clocks; ``dim`` is None for a limit without a
+    dimension.
+    """
 
     problem: Problem
     algorithm: SGD
@@ -67,7 +71,9 @@ class Clocks:
             return time / self.one_step
 
     def time(self, steps: float | np.ndarray) -> np.ndarray:
-        """Time of a number of steps at the rate without its schedule, at finite dimension or with lr of order one."""
+        """Time of a number of steps at the rate without its schedule, at finite
+        dimension or with lr of order one.
+        """
         return np.asarray(steps) * self.one_step
 
     @property
@@ -80,7 +86,9 @@ class Clocks:
     def reference(
         self, time: np.ndarray, unit: float = 0.0
     ) -> dict[str, tuple[np.ndarray, str]]:
-        """The four clocks at times t = time·d^unit without schedules, each with its unit ("" or a power of d)."""
+        """The four clocks at times t = time·d^unit without schedules, each with its
+        unit ("" or a power of d).
+        """
         if self.dim is None:
             return {
                 name: (time * law.coefficient, _unit(law.exponent))
@@ -110,10 +118,11 @@ class Clocks:
     def coordinates(
         self, position: np.ndarray, stepwise: bool, unit: float = 0.0
     ) -> dict[str, tuple[np.ndarray, str]]:
-        """The four clocks and the rate ``lr`` at positions on a method's clock, each with its unit.
+        """The four clocks and the rate ``lr`` at positions on a method's clock, each
+        with its unit.
 
-        Positions are steps of a stepwise method, else times in units of d^unit. Where the batch has a schedule, it is
-        there too.
+        Positions are steps of a stepwise method, else times in units of d^unit. Where
+        the batch has a schedule, it is there too.
         """
         position = np.asarray(position, float)
         time = self.time(position) if stepwise else position
@@ -159,7 +168,9 @@ class Clocks:
     def _lengths(
         self, factor: Factor, law: Scaling, exponents: dict[str, float]
     ) -> Options:
-        """Lengths of a factor as numbers: at the dimension, or in units of the clock's power of d."""
+        """Lengths of a factor as numbers: at the dimension, or in units of the clock's
+        power of d.
+        """
 
         def value(length: Scaling) -> float:
             if self.dim is not None:
@@ -170,9 +181,10 @@ class Clocks:
             ):
                 power = _unit(exponents[factor.clock]) or "a number"
                 raise InputError(
-                    f"Argument `lr` or `batch` must have schedules that exist in the limit d → ∞, where the clock "
-                    f"{factor.clock!r} runs in units of {power}, but got {law}: give lengths of that power, another "
-                    "clock, or a start that has a `dim`."
+                    "Argument `lr` or `batch` must have schedules that exist in the"
+                    f" limit d → ∞, where the clock {factor.clock!r} runs in units of"
+                    f" {power}, but got {law}: give lengths of that power, another"
+                    " clock, or a start that has a `dim`."
                 )
             return float(length.coefficient)
 
@@ -215,9 +227,12 @@ class Clocks:
                     Course(factor.form, clock, np.asarray(scale), numbers)
                 )
                 breaks.append(factor.breaks(lengths))
-        return Tempo(
-            tuple(courses["lr"]), tuple(courses["batch"]), np.asarray(count), whole
-        ), breaks
+        return (
+            Tempo(
+                tuple(courses["lr"]), tuple(courses["batch"]), np.asarray(count), whole
+            ),
+            breaks,
+        )
 
     @property
     def law(self) -> str:
@@ -242,7 +257,9 @@ class Clocks:
 
     @property
     def form(self) -> Hashable:
-        """What of the schedules fixes compiled code: functions, clocks and lengths of tables."""
+        """What of the schedules fixes compiled code: functions, clocks and lengths of
+        tables.
+        """
         if self.tempo is None:
             return None
         leaves, structure = jax.tree.flatten(self.tempo)
@@ -302,11 +319,13 @@ def save_times(
     unit: float = 0.0,
     alpha: End = None,
 ) -> np.ndarray:
-    """Save points of a continuous method, in units of d^unit when there is no dimension.
+    """Save points of a continuous method, in units of d^unit when there is no
+    dimension.
 
-    ``time`` (or ``steps``, or ``alpha``) is the end of the run or the save points themselves, with or without 0;
-    ``save`` is how many intervals to save from 0 on, the save points, or "log" for 0 and points in geometric
-    progression. With a schedule they are points of τ.
+    ``time`` (or ``steps``, or ``alpha``) is the end of the run or the save points
+    themselves, with or without 0; ``save`` is how many intervals to save from 0 on, the
+    save points, or "log" for 0 and points in geometric progression. With a schedule
+    they are points of τ.
     """
     name, end = _end(time, steps, alpha)
     points = _points(name, end, save)
@@ -314,7 +333,8 @@ def save_times(
     one, power = clocks.reference(np.ones(1), unit)[clock]
     if power and name != "time":
         raise InputError(
-            f"Argument `{name}` needs a dimension to become a time: give `time`, or a start that has a `dim`."
+            f"Argument `{name}` needs a dimension to become a time: give `time`, or a"
+            " start that has a `dim`."
         )
     if clocks.algorithm.scheduled:
         kind = "sample" if clock == "alpha" else clock
@@ -334,14 +354,17 @@ def save_times(
 def save_steps(
     clocks: Clocks, time: End, steps: End, save: Save, alpha: End = None
 ) -> np.ndarray:
-    """Save points of a stepwise method, as integers; those that fall on the same step are one."""
+    """Save points of a stepwise method, as integers; those that fall on the same step
+    are one.
+    """
     name, end = _end(time, steps, alpha)
     points = _points(name, end, save)
     if name == "alpha":
         _, power = clocks.reference(np.ones(1))["alpha"]
         if power:
             raise InputError(
-                "Argument `alpha` needs a dimension to become steps: give `steps`, or a start with a `dim`."
+                "Argument `alpha` needs a dimension to become steps: give `steps`, or a"
+                " start with a `dim`."
             )
     if name != "steps" and clocks.algorithm.scheduled:
         clock = "time" if name == "time" else "sample"
@@ -362,7 +385,8 @@ def save_steps(
     rounded = np.unique(np.round(points))
     if not rounded[-1] <= MAX_STEPS:
         raise InputError(
-            f"Argument `{name}` must amount to fewer than 2**32 steps, but {end} is {rounded[-1]:.3g}."
+            f"Argument `{name}` must amount to fewer than 2**32 steps, but {end} is"
+            f" {rounded[-1]:.3g}."
         )
     if clocks.algorithm.scheduled:
         clocks.steps_line.check(int(rounded[-1]))

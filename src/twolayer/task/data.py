@@ -1,9 +1,12 @@
-"""Given samples instead of drawn ones: rows x, their labels y, and how the target lies in the space of the rows.
+"""Given samples instead of drawn ones: rows x, their labels y, and how the target lies
+in the space of the rows.
 
-    x − mean = Σ_i V_i ζ⁽ⁱ⁾,    V_i: eigenvectors of the covariance in block i,    P⁽ⁱ⁾ = W* V_i V_iᵀ W*ᵀ
+    x − mean = Σ_i V_i ζ⁽ⁱ⁾,    V_i: eigenvectors of the covariance in block i,
+        P⁽ⁱ⁾ = W* V_i V_iᵀ W*ᵀ
 
-The Gaussian surrogate has inputs N(0, Σ) with the covariance of the rows, grouped into blocks, and the same W*. Where
-the target has one direction and it is not given, it is that of least squares, Σ⁺ E[x y].
+The Gaussian surrogate has inputs N(0, Σ) with the covariance of the rows, grouped into
+blocks, and the same W*. Where the target has one direction and it is not given, it is
+that of least squares, Σ⁺ E[x y].
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ __all__ = ["Data"]
 
 
 class Data:
-    """Rows X (n, d), centred, labels y (n,), and the target's rows W* (k, d); equal if their numbers are.
+    """Rows X (n, d), centred, labels y (n,), and the target's rows W* (k, d); equal if
+    their numbers are.
 
     >>> data = Data(
     ...     ([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]], [1.0, -1.0, 0.0, 0.0])
@@ -32,7 +36,8 @@ class Data:
     def __init__(self, given: object) -> None:
         if not isinstance(given, tuple | list) or len(given) not in (2, 3):
             raise InputError(
-                "Argument `data` must be (X, y) or (X, y, W_star): rows, labels and the target's rows."
+                "Argument `data` must be (X, y) or (X, y, W_star): rows, labels and the"
+                " target's rows."
             )
         X, y = finite_array("data[0]", given[0]), finite_array("data[1]", given[1])
         self.X, self.y = centred("data[0]", X), y
@@ -62,8 +67,8 @@ class Data:
             variance = float(target @ self.covariance @ target)
             if variance <= 1e-20 * float(y @ y) / len(y):
                 raise InputError(
-                    "Argument `data[1]` must be correlated with the rows, which tells the target's direction, but is "
-                    "not: give (X, y, W_star)."
+                    "Argument `data[1]` must be correlated with the rows, which tells"
+                    " the target's direction, but is not: give (X, y, W_star)."
                 )
             target = (target / np.sqrt(variance))[None]
         self.target = target
@@ -88,7 +93,8 @@ class Data:
         trace = float(np.dot(inputs.variances, sizes))
         if abs(trace - self.values.sum()) > 1e-6 * trace:
             raise InputError(
-                "Argument `inputs` must be those of the data, Inputs.from_data(X), but has another trace."
+                "Argument `inputs` must be those of the data, Inputs.from_data(X), but"
+                " has another trace."
             )
         order = np.argsort(-np.asarray(inputs.variances), kind="stable")
         cuts = np.split(self.vectors, np.cumsum([sizes[i] for i in order])[:-1], axis=1)

@@ -1,10 +1,14 @@
-"""The law of the inputs: Gaussian, with one variance in each of several blocks of directions.
+"""The law of the inputs: Gaussian, with one variance in each of several blocks of
+directions.
 
-    x = (x⁽¹⁾, …, x⁽ᵇ⁾),    x⁽ⁱ⁾ ~ N(0, s_i I_{d_i}) independent,    Σ_i d_i = d,    tr Σ = Σ_i s_i d_i
-    fields:  (λ, λ*) ~ N(0, Ω),    Ω = Σ_i s_i Ω⁽ⁱ⁾,    Ω⁽ⁱ⁾ = Gram matrix of the parts of all rows in block i
+    x = (x⁽¹⁾, …, x⁽ᵇ⁾),    x⁽ⁱ⁾ ~ N(0, s_i I_{d_i}) independent,    Σ_i d_i = d,
+        tr Σ = Σ_i s_i d_i
+    fields:  (λ, λ*) ~ N(0, Ω),    Ω = Σ_i s_i Ω⁽ⁱ⁾,
+             Ω⁽ⁱ⁾ = Gram matrix of the parts of all rows in block i
 
-Rotations inside a block change nothing, so any covariance is one of blocks: its distinct eigenvalues. Many eigenvalues
-are grouped; a group has their mean as its variance, which keeps tr Σ.
+Rotations inside a block change nothing, so any covariance is one of blocks: its
+distinct eigenvalues. Many eigenvalues are grouped; a group has their mean as its
+variance, which keeps tr Σ.
 """
 
 from __future__ import annotations
@@ -41,7 +45,8 @@ LISTED = (
 
 @dataclass(frozen=True)
 class Inputs:
-    """Variances of the inputs, and how many of the d directions have each: made by its class methods.
+    """Variances of the inputs, and how many of the d directions have each: made by its
+    class methods.
 
     Attributes
     ----------
@@ -70,10 +75,12 @@ class Inputs:
     )  # the call that made it
 
     def __post_init__(self) -> None:
-        if not self.made:
+        if not isinstance(self.made, tuple) or not self.made:
             raise InputError(
-                "Inputs are made by Inputs.blocks(variances, fractions), Inputs.power_law(exponent, dim), "
-                "Inputs.from_covariance(C), Inputs.from_data(X) or Inputs.isotropic(), which check what they are given."
+                "Inputs are made by Inputs.blocks(variances, fractions),"
+                " Inputs.power_law(exponent, dim), Inputs.from_covariance(C),"
+                " Inputs.from_data(X) or Inputs.isotropic(), which check what they are"
+                " given."
             )
 
     @classmethod
@@ -88,7 +95,8 @@ class Inputs:
         fractions: Sequence[float] | np.ndarray | None = None,
         dims: Sequence[int] | None = None,
     ) -> Inputs:
-        """Blocks with given variances, as fractions of the dimension or with given sizes.
+        """Blocks with given variances, as fractions of the dimension or with given
+        sizes.
 
         Parameters
         ----------
@@ -119,7 +127,8 @@ class Inputs:
         )
         if (fractions is None) == (dims is None):
             raise InputError(
-                "Inputs in blocks need either `fractions` or `dims`, one number for each variance."
+                "Inputs in blocks need either `fractions` or `dims`, one number for"
+                " each variance."
             )
         if dims is not None:
             sizes = tuple(positive_integer("dims", n) for n in _listed("dims", dims))
@@ -157,7 +166,8 @@ class Inputs:
     def power_law(
         cls, exponent: float, dim: int, resolution: int = 4, trace: float | None = None
     ) -> Inputs:
-        """Eigenvalues λ_j ∝ j^(−exponent), j = 1 … d, in blocks that are spaced evenly in log j.
+        """Eigenvalues λ_j ∝ j^(−exponent), j = 1 … d, in blocks that are spaced evenly
+        in log j.
 
         Parameters
         ----------
@@ -166,8 +176,9 @@ class Inputs:
         dim : int
             d, the number of eigenvalues.
         resolution : int
-            Blocks per factor of two in j. The error falls with its square: `finer` doubles it, and
-            `twolayer.running.blocking_error.blocking_error` tells what that changes.
+            Blocks per factor of two in j. The error falls with its square: `finer`
+            doubles it, and `twolayer.running.blocking_error.blocking_error` tells what
+            that changes.
         trace : float, optional
             tr Σ; d by default, so that the mean variance is one.
 
@@ -218,7 +229,8 @@ class Inputs:
 
     @classmethod
     def from_covariance(cls, C: Array, blocks: int = BLOCKS) -> Inputs:
-        """The blocks of a covariance: its distinct eigenvalues, or groups of them where there are many.
+        """The blocks of a covariance: its distinct eigenvalues, or groups of them where
+        there are many.
 
         Parameters
         ----------
@@ -246,13 +258,15 @@ class Inputs:
         values = np.linalg.eigvalsh((C + C.T) / 2)
         if values[0] < -1e-8 * scale:
             raise InputError(
-                f"Argument `C` must be positive semidefinite, but its smallest eigenvalue is {values[0]:.3g}."
+                "Argument `C` must be positive semidefinite, but its smallest"
+                f" eigenvalue is {values[0]:.3g}."
             )
         return cls._of_spectrum(np.maximum(values[::-1], 0.0), blocks)
 
     @classmethod
     def from_data(cls, X: Array, blocks: int = BLOCKS) -> Inputs:
-        """The blocks of the covariance of data, rows of X, about their mean: the Gaussian surrogate of the data.
+        """The blocks of the covariance of data, rows of X, about their mean: the
+        Gaussian surrogate of the data.
 
         Parameters
         ----------
@@ -279,8 +293,9 @@ class Inputs:
         Parameters
         ----------
         value : Inputs, dict, str or None
-            A table with its ``kind`` (``"isotropic"``, ``"blocks"`` or ``"power_law"``) and the arguments of that class
-            method; None and ``"isotropic"`` stand for N(0, I).
+            A table with its ``kind`` (``"isotropic"``, ``"blocks"`` or ``"power_law"``)
+            and the arguments of that class method; None and ``"isotropic"`` stand for
+            N(0, I).
 
         Examples
         --------
@@ -294,7 +309,10 @@ class Inputs:
         if value is None or (isinstance(value, str) and value == "isotropic"):
             return cls.isotropic()
         if not isinstance(value, dict):
-            accepted = "Inputs such as Inputs.blocks(…) or Inputs.from_covariance(C), or a table with their `kind`"
+            accepted = (
+                "Inputs such as Inputs.blocks(…) or Inputs.from_covariance(C), or a"
+                " table with their `kind`"
+            )
             reject("inputs", value, accepted)
         arguments = dict(value)
         kind = choice(
@@ -318,7 +336,8 @@ class Inputs:
         return dict(self.made)
 
     def replace(self, **changes: object) -> Inputs:
-        """The same with some arguments of the call that made it changed, by name (``changes``).
+        """The same with some arguments of the call that made it changed, by name
+        (``changes``).
 
         Examples
         --------
@@ -332,7 +351,8 @@ class Inputs:
         known = self.describe()
         if known["kind"] != "power_law":
             raise InputError(
-                "Only the blocks of a power law can be made finer: the others are what was given."
+                "Only the blocks of a power law can be made finer: the others are what"
+                " was given."
             )
         return self.replace(resolution=2 * known["resolution"])
 
@@ -360,15 +380,19 @@ class Inputs:
 
     @property
     def effective_fraction(self) -> float:
-        """d_eff/d = tr Σ/(d ‖Σ‖), as targets in the directions of largest variance see it."""
+        """d_eff/d = tr Σ/(d ‖Σ‖), as targets in the directions of largest variance see
+        it.
+        """
         return self.mean_variance / max(self.variances)
 
     @property
     def even_fraction(self) -> float:
-        """(tr Σ)²/(d tr Σ²): the same for targets that are spread evenly over all directions.
+        """(tr Σ)²/(d tr Σ²): the same for targets that are spread evenly over all
+        directions.
 
-        A start has an overlap of variance 1/d_eff with a target, and what is learnt from samples takes steps that are
-        powers of it, with d_eff = tr Σ · Σ_i s_i P⁽ⁱ⁾/Σ_i s_i² P⁽ⁱ⁾: tr Σ/‖Σ‖ at least, and d for inputs N(0, I).
+        A start has an overlap of variance 1/d_eff with a target, and what is learnt
+        from samples takes steps that are powers of it, with d_eff = tr Σ · Σ_i s_i
+        P⁽ⁱ⁾/Σ_i s_i² P⁽ⁱ⁾: tr Σ/‖Σ‖ at least, and d for inputs N(0, I).
 
         Examples
         --------
@@ -389,7 +413,9 @@ class Inputs:
         ) / max(self.variances)
 
     def sizes(self, dim: int) -> tuple[int, ...]:
-        """d_i, which sum to d = ``dim``: those given, or the fractions of d rounded by largest remainders."""
+        """d_i, which sum to d = ``dim``: those given, or the fractions of d rounded by
+        largest remainders.
+        """
         dim = positive_integer("dim", dim)
         if self.dims is not None:
             if sum(self.dims) != dim:
@@ -406,8 +432,8 @@ class Inputs:
         if sizes.min() < 1:
             small = self.fractions[int(np.argmin(sizes))]
             raise InputError(
-                f"Argument `dim` must leave at least one dimension to every block, but a fraction of {small:g} of "
-                f"{dim} is none."
+                "Argument `dim` must leave at least one dimension to every block, but"
+                f" a fraction of {small:g} of {dim} is none."
             )
         return tuple(sizes.tolist())
 
@@ -432,7 +458,9 @@ class Inputs:
 
     @classmethod
     def _of_spectrum(cls, values: np.ndarray, blocks: int) -> Inputs:
-        """Decreasing eigenvalues in their distinct values, or in groups of equal width in log λ."""
+        """Decreasing eigenvalues in their distinct values, or in groups of equal width
+        in log λ.
+        """
         blocks = positive_integer("blocks", blocks)
         require(values[0] > 0, "C", 0.0, "a covariance that is not zero")
         apart = np.flatnonzero(-np.diff(values) > TOLERANCE * values[0]) + 1
@@ -455,14 +483,16 @@ def centred(name: str, X: np.ndarray) -> np.ndarray:
 
     >>> centred("X", np.full((3, 2), 0.1))
     Traceback (most recent call last):
-    twolayer.InputError: Argument `X` must hold rows that differ, but all of them are the same.
+    twolayer.InputError: Argument `X` must hold rows that differ, but all of them are
+    the same.
     """
     fits = X.ndim == 2 and len(X) > 1 and X.shape[1] > 0
     require(fits, name, list(X.shape), "a matrix (n, d) of at least two rows")
     rows = X - X.mean(0)
     if np.abs(rows).max() <= 1e-12 * np.abs(X).max():
         raise InputError(
-            f"Argument `{name}` must hold rows that differ, but all of them are the same."
+            f"Argument `{name}` must hold rows that differ, but all of them are the"
+            " same."
         )
     return np.asarray(rows)
 
@@ -482,9 +512,11 @@ def _numbers(name: str, value: object) -> tuple[float, ...]:
 
 
 def _power_means(exponent: float, edges: Sequence[int], total: float) -> list[float]:
-    """Means of j^(−exponent) over edges[i] < j ≤ edges[i + 1], scaled so that all together sum to the total.
+    """Means of j^(−exponent) over edges[i] < j ≤ edges[i + 1], scaled so that all
+    together sum to the total.
 
-    Where j > 2²⁰ a sum is the integral from half a step before it to half a step behind, to a part of 10⁻¹².
+    Where j > 2²⁰ a sum is the integral from half a step before it to half a step
+    behind, to a part of 10⁻¹².
 
     >>> _power_means(1.0, [0, 1, 3], 11.0)
     [6.0, 2.5]

@@ -2,11 +2,13 @@
 
     y = s h + √Δ ξ,    s = −1 with probability q, else 1,    ξ = F⁻¹(Φ(x)),  x ~ N(0, 1)
 
-ξ has variance one, so that Δ is the variance of the noise, unless its law has none: then √Δ is the scale of Student's
-t. Laws enter through the map from a normal to ξ and back. So a label takes one normal number whatever its law, and a
-quadrature over x ends its panels where the label is at a kink of the loss. Where labels are flipped too, x decides on
-that first: it is below the quantile q or above, and what it says beyond that is again uniform. An algorithm may add
-Gaussian noise of its own to the labels, with another normal at every visit to a sample.
+ξ has variance one, so that Δ is the variance of the noise, unless its law has none:
+then √Δ is the scale of Student's t. Laws enter through the map from a normal to ξ and
+back. So a label takes one normal number whatever its law, and a quadrature over x ends
+its panels where the label is at a kink of the loss. Where labels are flipped too, x
+decides on that first: it is below the quantile q or above, and what it says beyond that
+is again uniform. An algorithm may add Gaussian noise of its own to the labels, with
+another normal at every visit to a sample.
 """
 
 from __future__ import annotations
@@ -19,7 +21,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from twolayer.numerics.errors import InputError, closest, finite_number, require, short
+from twolayer.functions.expression import written_number
+from twolayer.numerics.errors import (
+    InputError,
+    closest,
+    finite_number,
+    reject,
+    require,
+    short,
+)
 
 if TYPE_CHECKING:
     from twolayer.numerics.types import Number, Real
@@ -42,7 +52,9 @@ class Spoilt(NamedTuple):
 
 @dataclass(frozen=True)
 class Law:
-    """The law of the label noise ξ; nu are the degrees of freedom of Student's law, infinite where tails are light."""
+    """The law of the label noise ξ; nu are the degrees of freedom of Student's law,
+    infinite where tails are light.
+    """
 
     name: str
     nu: float = field(default=math.inf, compare=False)
@@ -57,18 +69,15 @@ class Law:
             return cls(word)
         match = re.fullmatch(r"student\((.+)\)", word)
         if match is None:
+            known = ["gaussian", "laplace", "uniform", "student(5)", "cauchy"]
             raise InputError(
-                f"Argument `noise_law` must be one of {', '.join(LAWS)}, but got {short(text)}"
-                f"{closest(word, ['gaussian', 'laplace', 'uniform', 'student(5)', 'cauchy'])}."
+                f"Argument `noise_law` must be one of {', '.join(LAWS)}, but got"
+                f" {short(text)}{closest(word[:40], known)}."
             )
         accepted = f"student(ν) with a number ν of at least {LEAST}"
-        try:
-            nu = float(match[1])
-        except ValueError:
-            raise InputError(
-                f"Argument `noise_law` must be {accepted}, but got {short(text)}."
-            ) from None
-        require(math.isfinite(nu) and nu >= LEAST, "noise_law", text, accepted)
+        nu = written_number(match[1])
+        if nu is None or not LEAST <= nu < math.inf:
+            reject("noise_law", text, accepted)
         return cls(f"student({nu:.15g})", nu)
 
     @property
@@ -106,7 +115,9 @@ class Law:
         )
 
     def to_normal(self, xi: Real) -> Real:
-        """X = Φ⁻¹(F(ξ)); what lies beyond the support or the far tails is moved to their ends."""
+        """X = Φ⁻¹(F(ξ)); what lies beyond the support or the far tails is moved to
+        their ends.
+        """
         import jax.numpy as jnp
         from jax.scipy.special import erfinv, ndtri
 
@@ -137,7 +148,9 @@ class Law:
 
 @lru_cache(maxsize=64)
 def _student(nu: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """Chebyshev coefficients of s/x in x² and of x/s in s², and the largest s: s² = ν log(1 + t²/ν) is almost x²."""
+    """Chebyshev coefficients of s/x in x² and of x/s in s², and the largest s: s² = ν
+    log(1 + t²/ν) is almost x².
+    """
     from numpy.polynomial import chebyshev
     from scipy.special import ndtr, stdtrit
 
@@ -157,7 +170,8 @@ def _chebyshev(coefficients: np.ndarray, u: Real) -> Real:
     if np.size(u) > MANY:
         import jax
 
-        # a loop that is written out would be computed again by every sum that its values enter
+        # a loop that is written out would be computed again by every sum that its
+        # values enter
         each = coefficients[:0:-1].astype(jax.numpy.result_type(u))
         b, c = jax.lax.scan(
             lambda bc, x: ((y * bc[0] - bc[1] + x, bc[0]), None), (b, c), each
@@ -170,7 +184,9 @@ def _chebyshev(coefficients: np.ndarray, u: Real) -> Real:
 
 @dataclass(frozen=True)
 class LabelNoise:
-    """The law of the label noise, the probability q of a flip, and the variance of what an algorithm adds."""
+    """The law of the label noise, the probability q of a flip, and the variance of what
+    an algorithm adds.
+    """
 
     law: Law = Law("gaussian")
     flips: float = 0.0
@@ -191,7 +207,9 @@ class LabelNoise:
         return 1 + (self.more > 0)
 
     def again(self, spoilt: Spoilt, x: Any) -> Spoilt:
-        """What an algorithm adds to labels, from normals x that are new at every visit."""
+        """What an algorithm adds to labels, from normals x that are new at every
+        visit.
+        """
         return (
             Spoilt(spoilt.sign, spoilt.shift + math.sqrt(self.more) * x)
             if self.more
@@ -225,7 +243,8 @@ class LabelNoise:
         q = self.flips
         below = ndtr(x)
         flipped = below < q
-        # within either part what x says is uniform again; the tail that is nearer keeps its digits
+        # within either part what x says is uniform again; the tail that is nearer keeps
+        # its digits
         left = jnp.where(flipped, below / q, (below - q) / (1 - q))
         right = jnp.where(flipped, (q - below) / q, ndtr(-x) / (1 - q))
         low = left < right

@@ -7,7 +7,8 @@ hinge        ℓ = max(0, 1 − y f)           e = y where y f < 1, else 0
 exponential  ℓ = exp(−y f)                 e = y exp(−y f)
 huber(δ)     ℓ = ½u², or δ|u| − ½δ²        e = u = y − f, but no more than ±δ
 
-Where e or its slope jumps, averages are split if the loss says so: at values of y − f, or of the margin y·f.
+Where e or its slope jumps, averages are split if the loss says so: at values of y − f,
+or of the margin y·f.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from twolayer.functions.expression import written_number
 from twolayer.numerics.errors import (
-    InputError,
     choice,
     failed,
     finite_numbers,
@@ -30,7 +31,6 @@ from twolayer.numerics.errors import (
     identifier,
     reject,
     require,
-    short,
 )
 from twolayer.numerics.lazy_modules import Later
 
@@ -58,7 +58,8 @@ class Loss:
     residual : callable
         e = −∂ℓ/∂f, elementwise in JAX.
     student : float, optional
-        s when e = y − s·f exactly; None for a residual that is not linear. Linear residuals have exact averages.
+        s when e = y − s·f exactly; None for a residual that is not linear. Linear
+        residuals have exact averages.
     kinks : tuple of float
         Where e or its slope jumps: values of y − f, or of y·f.
     margin : bool
@@ -66,7 +67,8 @@ class Loss:
     value : callable, optional
         ℓ(y, f) itself, elementwise in JAX: with it results hold the mean loss.
 
-    Losses are equal if their residuals are the same function: what was compiled for one belongs to that one alone.
+    Losses are equal if their residuals are the same function: what was compiled for one
+    belongs to that one alone.
 
     Examples
     --------
@@ -84,7 +86,9 @@ class Loss:
 
     @cached_property
     def bounded(self) -> bool:
-        """Whether e stays bounded however far out labels are, so that noise of any law has a mean push."""
+        """Whether e stays bounded however far out labels are, so that noise of any law
+        has a mean push.
+        """
         y = np.array([[-1e9], [1e9]])
         return bool(
             np.abs(np.asarray(self.residual(y, np.linspace(-3.0, 3.0, 13)))).max() < 1e6
@@ -115,7 +119,9 @@ class Loss:
         return [(y * f if self.margin else y - f) - kink for kink in self.kinks]
 
     def labels(self, f: Number) -> list[Number]:
-        """The labels y at which outputs ``f`` are at a kink; far away where there is none."""
+        """The labels y at which outputs ``f`` are at a kink; far away where there is
+        none.
+        """
         if not self.margin:
             return [f + kink for kink in self.kinks]
         away = (f < 1e-12) & (f > -1e-12)
@@ -124,7 +130,8 @@ class Loss:
 
     @classmethod
     def of(cls, loss: str | Loss) -> Loss:
-        """Look a ``loss`` up by name, such as ``"hinge"`` or ``"huber(0.5)"``, or one that was registered.
+        """Look a ``loss`` up by name, such as ``"hinge"`` or ``"huber(0.5)"``, or one
+        that was registered.
 
         Examples
         --------
@@ -148,13 +155,16 @@ class Loss:
             reject(
                 "loss",
                 loss.name,
-                "of another name where its residual is not that of the package's own loss",
+                "of another name where its residual is not that of the package's own"
+                " loss",
             )
         return loss
 
     @property
     def registered(self) -> bool:
-        """Whether the name stands for a function of the user's, which may be another one tomorrow."""
+        """Whether the name stands for a function of the user's, which may be another
+        one tomorrow.
+        """
         return _built_in(self.name) != self
 
 
@@ -206,18 +216,13 @@ def _built_in(word: object) -> Loss | None:
     word = ALIASES.get(word, word)
     if word in BUILT_IN:
         return BUILT_IN[word]
-    match = re.fullmatch(r"huber(?:\((.*)\))?", word)
+    # no brackets inside: "huber(0.5) with clip(1)" is what a rule makes of it
+    match = re.fullmatch(r"huber(?:\(([^()]*)\))?", word)
     if match is None:
         return None
-    try:
-        delta = float(1 if match[1] is None else match[1])
-    except ValueError:
-        raise InputError(
-            f"Argument `loss` must be huber(δ) with a number δ > 0, but got {short(word)}."
-        ) from None
-    require(
-        math.isfinite(delta) and delta > 0, "loss", word, "huber(δ) with a number δ > 0"
-    )
+    delta = 1.0 if match[1] is None else written_number(match[1])
+    if delta is None or not 0 < delta < math.inf:
+        reject("loss", word, "huber(δ) with a number δ > 0")
     return _huber(delta)
 
 
@@ -227,14 +232,17 @@ def register_loss(
     margin: bool = False,
     value: LossFunction | None = None,
 ) -> Callable[[LossFunction], LossFunction]:
-    """Decorator: add a loss by its residual e(y, f) = −∂ℓ/∂f, or replace one that was added under the same name.
+    """Decorator: add a loss by its residual e(y, f) = −∂ℓ/∂f, or replace one that was
+    added under the same name.
 
     Parameters
     ----------
     name : str
-        An identifier, used as ``SGD(loss="name")`` and in files; not one of the package's own.
+        An identifier, used as ``SGD(loss="name")`` and in files; not one of the
+        package's own.
     kinks : sequence of float
-        Where e or its slope jumps: values of y − f, or with ``margin`` of y·f. Averages are split there.
+        Where e or its slope jumps: values of y − f, or with ``margin`` of y·f. Averages
+        are split there.
     margin : bool
         Whether kinks are values of the margin y·f; by default they are values of y − f.
     value : callable, optional
@@ -253,7 +261,8 @@ def register_loss(
         reject(
             "name",
             name,
-            "another name: this one is a loss of the package, whose closed forms would be used for it",
+            "another name: this one is a loss of the package, whose closed forms would"
+            " be used for it",
         )
     places, margin = finite_numbers("kinks", kinks), flag("margin", margin)
 

@@ -1,8 +1,11 @@
-"""What every method has in common: when it refuses, and how it hands its evolution to the host loop.
+"""What every method has in common: when it refuses, and how it hands its evolution to
+the host loop.
 
-Method.refusal(problem, algorithm)  → the mathematical reason why not, or None
-method.prepare(task)                → an Evolution: state at the save points, one advance at a time
-method.prepare_stack(pairs)         → the same for tasks with equal stack_key, their seeds side by side
+    Method.refusal(problem, algorithm)   the mathematical reason why not, or None
+    method.prepare(task)                 an Evolution: state at the save points, one
+                                         advance at a time
+    method.prepare_stack(pairs)          the same for tasks with equal stack_key, their
+                                         seeds side by side
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import dataclasses
 import importlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,6 +30,8 @@ from twolayer.task.problem import Problem
 
 __all__ = [
     "METHODS",
+    "Accountable",
+    "Claim",
     "Evolution",
     "Handover",
     "Measure",
@@ -34,11 +39,16 @@ __all__ = [
     "Outcome",
     "Snapshot",
     "Stackable",
+    "Stand",
     "Task",
     "Until",
     "from_start",
     "register_method",
 ]
+
+
+Registered = TypeVar("Registered", bound="Method")
+"""A method of its own class, so that editors and checkers keep its constructor."""
 
 
 class Outcome:
@@ -70,10 +80,19 @@ class Outcome:
     ADVICE: ClassVar[dict[str, str]] = {
         OK: "the run got to its last save point",
         REACHED: "the run stopped where the requested threshold was reached",
-        DIVERGED: "the weights grow without bound: use a smaller lr, a larger batch, or geometry='projected'",
-        MAX_STEPS: "the integrator used up its steps: raise max_steps, loosen rtol, or shorten the time",
+        DIVERGED: (
+            "the weights grow without bound: use a smaller lr, a larger batch, or"
+            " geometry='projected'"
+        ),
+        MAX_STEPS: (
+            "the integrator used up its steps: raise max_steps, loosen rtol, or shorten"
+            " the time"
+        ),
         INTERRUPTED: "the run was interrupted; what was finished is kept",
-        NOT_FINITE: "numbers of the run are too large or too small for double precision: change the scales of the task",
+        NOT_FINITE: (
+            "numbers of the run are too large or too small for double precision: change"
+            " the scales of the task"
+        ),
     }
 
 
@@ -88,8 +107,9 @@ class Until:
     Parameters
     ----------
     quantity : str
-        ``"overlap"``: ‖M‖_F from below, of p neurons also where particles stand for them; ``"alignment"``: M_11 with
-        its sign, from below; ``"risk"`` or ``"excess_risk"``: from above.
+        ``"overlap"``: ‖M‖_F from below, of p neurons also where particles stand for
+        them; ``"alignment"``: M_11 with its sign, from below; ``"risk"`` or
+        ``"excess_risk"``: from above.
     value : float
         The level, ≥ 0; a fraction of the start's with ``relative``.
     relative : bool
@@ -121,12 +141,13 @@ class Snapshot(NamedTuple):
     Attributes
     ----------
     Q, M, a : arrays (seeds, n, p, p), (seeds, n, p, k), (seeds, n, p)
-        Overlaps and second layer at n save points; of the fields where inputs have blocks.
+        Overlaps and second layer at n save points; of the fields where inputs have
+        blocks.
     train_risk : array (seeds, n), optional
         The risk on the samples, where they are reused.
     Q_average, M_average, a_average, train_risk_average : arrays, optional
         The same of the average of the iterates, where it is followed.
-    Q_block, M_block : arrays (seeds, n, blocks, p, p), (seeds, n, blocks, p, k), optional
+    Q_block, M_block : arrays (seeds, n, blocks, p, p or k), optional
         Overlaps of the rows in each block of the inputs.
 
     Examples
@@ -153,7 +174,9 @@ class Snapshot(NamedTuple):
     def in_blocks(
         cls, inputs: Inputs, Q: np.ndarray, M: np.ndarray, a: np.ndarray
     ) -> Snapshot:
-        """From overlaps in blocks, ``Q`` and ``M``, weighed by the variances of the ``inputs``; and the layer ``a``."""
+        """From overlaps in blocks, ``Q`` and ``M``, weighed by the variances of the
+        ``inputs``; and the layer ``a``.
+        """
         one, other = (
             np.einsum("i,...ijl->...jl", np.asarray(inputs.variances), x)
             for x in (Q, M)
@@ -162,10 +185,11 @@ class Snapshot(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """Particles at save points: M (seeds, n, particles, k), q and a (seeds, n, particles), excess_risk (seeds, n).
+    """Particles at save points: M (seeds, n, particles, k), q and a (seeds, n,
+    particles), excess_risk (seeds, n).
 
-    With inputs in blocks these are of the fields; of the rows in each block, M_block (seeds, n, blocks, particles, k)
-    and q_block (seeds, n, blocks, particles).
+    With inputs in blocks these are of the fields; of the rows in each block, M_block
+    (seeds, n, blocks, particles, k) and q_block (seeds, n, blocks, particles).
     """
 
     M: np.ndarray
@@ -176,10 +200,54 @@ class Measure(NamedTuple):
     q_block: np.ndarray | None = None
 
 
-class Handover(NamedTuple):
-    """What one stage of a run leaves to the next, beyond the overlaps: of every seed, its weights and their history.
+class Claim(NamedTuple):
+    """Averages that a method relies on at one point, for their witness
+    (running/witness.py).
 
-    ``state`` belongs to the method; ``steps`` (seeds,) have been taken on the fixed set so far.
+    Attributes
+    ----------
+    kind : str
+        ``"flow"``, ``"noise"``, ``"drift"``, ``"step"``, ``"covariance"`` or
+        ``"risk"``.
+    values : dict
+        Arrays by what they move: ``"M"``, ``"Q"``, ``"a"``; or ``"Σ"``, ``"risk"``.
+    error : float
+        The error that the method states, relative to averages without cancellations.
+    numbers : dict
+        What the averages are multiplied by, as far as only the method knows it.
+    errors : dict
+        More of the error, as it is, by the same names as the values.
+    rule : str
+        What averages are taken by, where these are random points whose error the method
+        does not know.
+    """
+
+    kind: str
+    values: dict[str, np.ndarray]
+    error: float
+    numbers: dict[str, float]
+    errors: dict[str, float] | None = None
+    rule: str = ""
+
+
+class Stand(NamedTuple):
+    """A point that a method has passed, Q, M and a of one run (in blocks where inputs
+    have some, with their P), and what it claims there.
+    """
+
+    Q: np.ndarray
+    M: np.ndarray
+    a: np.ndarray
+    claims: list[Claim]
+    P: Any = None
+
+
+class Handover(NamedTuple):
+    """What one stage of a run leaves to the next, beyond the overlaps: of every seed,
+    its weights and their history.
+
+    ``state`` belongs to the method; ``steps`` (seeds,) have been taken on the fixed set
+    so far.
     """
 
     state: Any
@@ -205,7 +273,8 @@ class Task:
     until : Until, optional
         Where a seed stops.
     first : int
-        Number of the first run; runs are numbered so that each has its own stream in any company.
+        Number of the first run; runs are numbered so that each has its own stream in
+        any company.
     hidden : int
         1 where the point 0 was not asked for and is left out of the result, else 0.
     after : Handover, optional
@@ -247,12 +316,16 @@ class Task:
 
     @property
     def runs(self) -> np.ndarray:
-        """Numbers of the runs, on which their random streams depend: ``seeds`` of them from ``first`` on."""
+        """Numbers of the runs, on which their random streams depend: ``seeds`` of them
+        from ``first`` on.
+        """
         return np.arange(self.first, self.first + self.seeds)
 
     @property
     def as_trained(self) -> Task:
-        """The same with the label noise that gradients see, which has that of the algorithm's own besides."""
+        """The same with the label noise that gradients see, which has that of the
+        algorithm's own besides.
+        """
         rule = self.algorithm.rule
         if rule is None or not rule.relabels:
             return self
@@ -273,7 +346,9 @@ class Task:
         return Q, M, a
 
     def block_starts(self) -> tuple[np.ndarray, np.ndarray]:
-        """Q (n, blocks, p, p) and M (n, blocks, p, k) of the rows in each block, of every seed."""
+        """Q (n, blocks, p, p) and M (n, blocks, p, k) of the rows in each block, of
+        every seed.
+        """
         assert isinstance(self.start, Overlaps)
         Q, M = (
             np.broadcast_to(x, (self.seeds, *x.shape[-3:])).copy()
@@ -283,7 +358,9 @@ class Task:
 
 
 def from_start(points: np.ndarray) -> tuple[np.ndarray, int]:
-    """Save points with 0, and whether that was not among them: ``points`` and ``hidden`` of a `Task`."""
+    """Save points with 0, and whether that was not among them: ``points`` and
+    ``hidden`` of a `Task`.
+    """
     hidden = int(points[0] > 0)
     return (
         np.concatenate([np.zeros(1, points.dtype), points]) if hidden else points
@@ -326,34 +403,54 @@ class Evolution(abc.ABC):
     def advance(
         self, state: object, first: int, tick: Callable[[float], None]
     ) -> tuple[Any, Snapshot | Measure]:
-        """Go on with a ``state`` from save point number ``first``: the new state, and snapshots of the points passed.
+        """Go on with a ``state`` from save point number ``first``: the new state, and
+        snapshots of the points passed.
 
         ``tick(x)`` reports the position x on the method's clock from time to time.
         """
 
     @abc.abstractmethod
     def stopped(self, state: object) -> tuple[np.ndarray, np.ndarray]:
-        """Per seed of a ``state``, the outcome code (0 while running) and where on the clock it stopped."""
+        """Per seed of a ``state``, the outcome code (0 while running) and where on the
+        clock it stopped.
+        """
 
     def left(self, state: object) -> Any:
-        """What the next stage needs to know of a ``state`` beyond the overlaps; None where they say everything."""
+        """What the next stage needs to know of a ``state`` beyond the overlaps; None
+        where they say everything.
+        """
         return None
 
     def notes(self) -> Notes:
-        """What the result should record about the numerics, after the run; ``advice`` by outcome is shown with it."""
+        """What the result should record about the numerics, after the run; ``advice``
+        by outcome is shown with it.
+        """
         return {}
 
     def extras(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-        """More variables of the result, after the run: dimensions and values by name."""
+        """More variables of the result, after the run: dimensions and values by
+        name.
+        """
         return {}
+
+
+class Accountable(Evolution):
+    """A method set up for one run that can be asked what averages it relies on."""
+
+    @abc.abstractmethod
+    def claims(self, state: object) -> list[Stand]:
+        """What the run relied on at its start and at its end, the ``state``, beside
+        the risk.
+        """
 
 
 @dataclass(frozen=True)
 class Method(abc.ABC):
-    """A lens. Subclasses are frozen dataclasses; their fields are the knobs of that method alone.
+    """A lens. Subclasses are frozen dataclasses; their fields are the knobs of that
+    method alone.
 
-    ``stepwise`` methods have the clock of the algorithm's steps, others that of time. `refusal` and `prepare` are all
-    that one needs; the rest has answers that serve.
+    ``stepwise`` methods have the clock of the algorithm's steps, others that of time.
+    `refusal` and `prepare` are all that one needs; the rest has answers that serve.
 
     Examples
     --------
@@ -406,27 +503,40 @@ class Method(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
-        """Why this method cannot treat ``problem`` and ``algorithm``, whatever its knobs, or None if it can."""
+        """Why this method cannot treat ``problem`` and ``algorithm``, whatever its
+        knobs, or None if it can.
+        """
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
-        """Why not, for ``problem`` with its inputs, ``algorithm`` and the knobs that this one has; or None."""
+        """Why not, for ``problem`` with its inputs, ``algorithm`` and the knobs that
+        this one has; or None.
+        """
         return self.answer(problem, algorithm)
 
     @classmethod
     def answer(cls, problem: Problem, algorithm: SGD) -> str | None:
-        """Why not, for the inputs of ``problem`` or for anything else of it and of ``algorithm``; or None."""
+        """Why not, for the inputs of ``problem`` or for anything else of it and of
+        ``algorithm``; or None.
+        """
         return (
             None if problem.inputs.plain else cls.structure(problem, algorithm)
         ) or cls.refusal(problem, algorithm)
 
     @classmethod
     def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
-        """Why not, where the inputs of ``problem`` have another covariance than I, and for ``algorithm``; or None."""
-        return f"the inputs are {problem.inputs}, and this method knows inputs N(0, I) only"
+        """Why not, where the inputs of ``problem`` have another covariance than I, and
+        for ``algorithm``; or None.
+        """
+        return (
+            f"the inputs are {problem.inputs}, and this method knows inputs N(0, I)"
+            " only"
+        )
 
     @classmethod
     def at(cls, dim: int | None) -> Method | None:
-        """The method at ``dim``, its other knobs as they come; None where it needs a dimension and there is none."""
+        """The method at ``dim``, its other knobs as they come; None where it needs a
+        dimension and there is none.
+        """
         if all(
             f.name != "dim" or f.default is not dataclasses.MISSING
             for f in dataclasses.fields(cls)
@@ -439,32 +549,44 @@ class Method(abc.ABC):
         """Set up one run, the ``task``."""
 
     def stack_key(self, task: Task) -> Hashable | None:
-        """A key: each ``task`` with the same one can run beside it (`prepare_stack`); None: it runs alone."""
+        """A key: each ``task`` with the same one can run beside it (`prepare_stack`);
+        None: it runs alone.
+        """
         return None
 
     def cost(self, task: Task) -> float:
-        """Seconds of one run of a ``task`` on one core once its code is compiled, as an order of magnitude."""
+        """Seconds of one run of a ``task`` on one core once its code is compiled, as an
+        order of magnitude.
+        """
         return 0.3
 
     def compilation(self, task: Task) -> float:
-        """Seconds that the code of a ``task`` takes to compile on one core, once for all runs that share it."""
+        """Seconds that the code of a ``task`` takes to compile on one core, once for
+        all runs that share it.
+        """
         return 6.0
 
     def footprint(self, task: Task) -> int:
-        """Bytes that one run of a ``task`` occupies, most of it for the overlaps at the save points."""
+        """Bytes that one run of a ``task`` occupies, most of it for the overlaps at the
+        save points.
+        """
         p, k = task.problem.p, task.problem.k
         return 24 * len(task.points) * (p * p + p * k + p + 4)
 
     def unit(self, algorithm: SGD) -> float:
-        """Exponent x such that this method's clock runs in units of d^x of the time t of an ``algorithm``."""
+        """Exponent x such that this method's clock runs in units of d^x of the time t
+        of an ``algorithm``.
+        """
         return 0.0
 
     def save_points(
         self, clocks: Clocks, time: End, steps: End, save: Save, alpha: End = None
     ) -> np.ndarray:
-        """Save points on this method's clock: integer steps, or times (τ where there is a schedule).
+        """Save points on this method's clock: integer steps, or times (τ where there is
+        a schedule).
 
-        ``clocks`` are those of the run, ``time``, ``steps``, ``alpha`` and ``save`` what was given to `solve`.
+        ``clocks`` are those of the run, ``time``, ``steps``, ``alpha`` and ``save``
+        what was given to `solve`.
         """
         if self.stepwise:
             return save_steps(clocks, time, steps, save, alpha)
@@ -479,7 +601,9 @@ class Method(abc.ABC):
 
 
 class Stackable(Method):
-    """A method that runs tasks of one compiled form side by side, their seeds in one row; one task is such a row."""
+    """A method that runs tasks of one compiled form side by side, their seeds in one
+    row; one task is such a row.
+    """
 
     @abc.abstractmethod
     def prepare_stack(self, pairs: Sequence[tuple[Any, Task]]) -> Evolution:
@@ -501,11 +625,15 @@ HOMES = {
     "sde": ("sde", "SDE"),
     "vectors": ("vectors", "Vectors"),
 }
-"""The methods of the package by the word used in files and flags: module of `twolayer.methods`, and class."""
+"""The methods of the package by the word used in files and flags: module of
+`twolayer.methods`, and class.
+"""
 
 
 class Registry(Mapping[str, type[Method]]):
-    """Methods by their word: those of the package, imported when one is asked for, then those registered by users."""
+    """Methods by their word: those of the package, imported when one is asked for, then
+    those registered by users.
+    """
 
     def __init__(self) -> None:
         self.own: dict[str, type[Method]] = {}
@@ -533,10 +661,11 @@ METHODS = Registry()
 """Methods by the word used in files and flags."""
 
 
-def register_method(cls: type[Method]) -> type[Method]:
+def register_method(cls: type[Registered]) -> type[Registered]:
     """Class decorator: make a method known to `support`, `compare`, files and flags.
 
-    A class of the same name that was registered before is replaced; the names of the package's own methods are taken.
+    A class of the same name that was registered before is replaced; the names of the
+    package's own methods are taken.
 
     Examples
     --------

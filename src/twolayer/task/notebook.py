@@ -1,4 +1,6 @@
-"""Problems, algorithms, schedules and overlaps in a notebook: formulas, numbers and a small picture."""
+"""Problems, algorithms, schedules and overlaps in a notebook: formulas, numbers and a
+small picture.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ def _functions(problem: Problem) -> str:
 
 
 def sgd_html(algorithm: SGD) -> str:
-    """The step as a formula, what is not at its default, and the place in the plane of batch and rate."""
+    """The step as a formula, what is not at its default, and the place in the plane of
+    batch and rate.
+    """
     known = algorithm.describe()
     rows = [
         ("lr", escaped(f"{algorithm.lr:.6g}")),
@@ -104,7 +108,9 @@ def sgd_html(algorithm: SGD) -> str:
 
 
 def _plane(mu: float, delta: float) -> str:
-    """The line δ = 1 − μ, on which noise and drift are of one order, and where the algorithm lies."""
+    """The line δ = 1 − μ, on which noise and drift are of one order, and where the
+    algorithm lies.
+    """
     right, low, top = max(2.0, mu + 0.3), min(0.0, delta - 0.2), max(1.5, delta + 0.3)
     grid = np.linspace(0.0, right, 41)
     line = np.where(1 - grid >= low, 1 - grid, np.nan)
@@ -119,7 +125,9 @@ def _plane(mu: float, delta: float) -> str:
 
 
 def schedule_html(schedule: Schedule) -> str:
-    """Every factor with its formula, and their product against the clock where they share one."""
+    """Every factor with its formula, and their product against the clock where they
+    share one.
+    """
     rows = [
         ("factor", escaped(f"{factor:.6g}: {SHAPES[factor.name]}"))
         for factor in schedule.factors
@@ -165,13 +173,18 @@ def _length(value: Scaling | tuple[Scaling, ...]) -> Any:
 
 
 def overlaps_html(start: Overlaps) -> str:
-    """Q and M as numbers and colours; of several starts the first, and how far they spread."""
+    """Q and M as numbers and colours; of several starts the first, and how far they
+    spread.
+    """
     first = start[0] if start.batch else start
     if start.blocks:
         rows = [
             (
                 "neurons",
-                f"p = {start.p}, directions k = {start.k}, in {start.blocks} blocks of the inputs",
+                (
+                    f"p = {start.p}, directions k = {start.k}, in {start.blocks} blocks"
+                    " of the inputs"
+                ),
             )
         ]
         rows += [
@@ -184,7 +197,10 @@ def overlaps_html(start: Overlaps) -> str:
     if start.dim:
         rows.append(("dimension", f"d = {start.dim}"))
     if start.batch:
-        spread = f"|M| {np.abs(start.M).mean():.3g} on average, {np.abs(start.M).max():.3g} at most"
+        spread = (
+            f"|M| {np.abs(start.M).mean():.3g} on average, {np.abs(start.M).max():.3g}"
+            " at most"
+        )
         rows.append(("starts", f"{start.batch[0]}: {spread}; the first of them"))
     rows += [("M", matrix(first.M)), ("Q", matrix(first.Q))]
     if first.a is not None:

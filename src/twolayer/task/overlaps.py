@@ -1,8 +1,11 @@
 """The sufficient statistics Ω = (Q, M; Mᵀ, P) and the second layer a.
 
-Q = W Wᵀ,  M = W W*ᵀ,  P = W* W*ᵀ,    (λ, λ*) ~ N(0, Ω)
-W = M P⁺ W* + W⊥,    Q⊥ = Q − M P⁺ Mᵀ = W⊥ W⊥ᵀ
-inputs with blocks:  Ω⁽ⁱ⁾ of the parts of all rows in block i,    (λ, λ*) ~ N(0, Σ_i s_i Ω⁽ⁱ⁾)
+    Q = W Wᵀ,  M = W W*ᵀ,  P = W* W*ᵀ,    (λ, λ*) ~ N(0, Ω)
+    W = M P⁺ W* + W⊥,    Q⊥ = Q − M P⁺ Mᵀ = W⊥ W⊥ᵀ
+
+Inputs with blocks have Ω⁽ⁱ⁾ of the parts of all rows in block i,
+
+    (λ, λ*) ~ N(0, Σ_i s_i Ω⁽ⁱ⁾)
 """
 
 from __future__ import annotations
@@ -31,25 +34,30 @@ __all__ = [
     "Overlaps",
     "check_room",
     "check_target",
+    "principal_overlaps",
     "pseudo_inverse",
     "rank_of",
     "register",
 ]
 
 TOLERANCE = 1e-8  # eigenvalues of P below this fraction of the largest count as zero
+DEPENDENT = 1e-12  # eigenvalues of Q below this fraction of the largest are rounding
 LAWS = ("sphere", "hemisphere", "gaussian")
 
 
 @dataclass(frozen=True, eq=False)
 class Overlaps:
-    """Overlaps of student and target directions; leading axes hold several starts at once. A pytree of JAX.
+    """Overlaps of student and target directions; leading axes hold several starts at
+    once. A pytree of JAX.
 
-    For inputs of several variances the axis before the last two holds the blocks (`in_blocks`).
+    For inputs of several variances the axis before the last two holds the blocks
+    (`in_blocks`).
 
     Parameters
     ----------
     Q : array (..., p, p)
-        Student–student: Q_jl = w_j·w_l, with the squared norms of the rows on the diagonal.
+        Student–student: Q_jl = w_j·w_l, with the squared norms of the rows on the
+        diagonal.
     M : array (..., p, k)
         Student–target: M_jr = w_j·w*_r.
     P : array (k, k), optional
@@ -57,7 +65,8 @@ class Overlaps:
     a : array (..., p), optional
         Second layer; by default what the problem says.
     dim : int, optional
-        Dimension these overlaps come from, if any; lets limits report their clocks in steps.
+        Dimension these overlaps come from, if any; lets limits report their clocks in
+        steps.
 
     Examples
     --------
@@ -152,7 +161,8 @@ class Overlaps:
         return int(self.P.shape[0]) if self.P.ndim == 3 else None
 
     def fields(self, inputs: Inputs) -> Overlaps:
-        """Covariance of the fields, Σ_i s_i Ω⁽ⁱ⁾, as plain overlaps; s_i are the variances of the ``inputs``.
+        """Covariance of the fields, Σ_i s_i Ω⁽ⁱ⁾, as plain overlaps; s_i are the
+        variances of the ``inputs``.
 
         Examples
         --------
@@ -170,8 +180,25 @@ class Overlaps:
 
     @property
     def Q_perp(self) -> np.ndarray:
-        """Q⊥ = Q − M P⁺ Mᵀ, the overlaps of the parts orthogonal to the target directions."""
+        """Q⊥ = Q − M P⁺ Mᵀ, the overlaps of the parts orthogonal to the target
+        directions.
+        """
         return self.Q - self.M @ pseudo_inverse(self.P) @ self.M.swapaxes(-1, -2)
+
+    @property
+    def principal(self) -> np.ndarray:
+        """Cosines σ_1 ≥ σ_2 ≥ … of the principal angles between the span of the student
+        rows and that of the target directions, (..., rank of P).
+
+        Each unit vector of the target span has at least the overlap σ_r with the
+        student span. Where there are fewer rows than directions the last ones are 0.
+
+        Examples
+        --------
+        >>> Overlaps(Q=[[1.0, 0.0], [0.0, 1.0]], M=[[0.6], [0.6]]).principal.round(3)
+        array([0.849])
+        """
+        return principal_overlaps(self.Q, self.M @ factor_of(self.P)[1].T)
 
     def decompose(self) -> tuple[np.ndarray, np.ndarray]:
         """Coordinates M P⁺ of the rows in the target directions, and Q⊥.
@@ -185,10 +212,11 @@ class Overlaps:
         return np.asarray(self.M @ pseudo_inverse(self.P)), self.Q_perp
 
     def factors(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """L_P (k, r), A (..., p, r) and B (..., p, p) with P = L_P L_Pᵀ, M = A L_Pᵀ and Q = A Aᵀ + B Bᵀ.
+        """L_P (k, r), A (..., p, r) and B (..., p, p) with P = L_P L_Pᵀ, M = A L_Pᵀ and
+        Q = A Aᵀ + B Bᵀ.
 
-        r is the rank of P; rows of (A, B) are the weights in an orthonormal basis whose first r vectors span
-        the target directions.
+        r is the rank of P; rows of (A, B) are the weights in an orthonormal basis whose
+        first r vectors span the target directions.
         """
         L_P, inverse = factor_of(self.P)
         A = self.M @ np.swapaxes(inverse, -1, -2)
@@ -205,7 +233,8 @@ class Overlaps:
         first: int = 0,
         P: Array | None = None,
     ) -> Overlaps:
-        """Exact law of the overlaps of a random initialisation, without any vector of length dim.
+        """Exact law of the overlaps of a random initialisation, without any vector of
+        length dim.
 
         Parameters
         ----------
@@ -218,12 +247,15 @@ class Overlaps:
         size : int, optional
             Draw this many independent starts, on a leading axis.
         law : str
-            ``"sphere"``: rows uniform on the unit sphere; ``"hemisphere"``: on the half of it where their overlap with
-            the first target direction is positive; ``"gaussian"``: rows N(0, I_d/d). With inputs of several variances
-            the overlap that counts is the covariance of the fields, and the target's directions are spread evenly over
-            all dimensions: P⁽ⁱ⁾ ∝ d_i, or of random law in blocks of fewer dimensions than it has directions.
+            ``"sphere"``: rows uniform on the unit sphere; ``"hemisphere"``: on the half
+            of it where their overlap with the first target direction is positive;
+            ``"gaussian"``: rows N(0, I_d/d). With inputs of several variances the
+            overlap that counts is the covariance of the fields, and the target's
+            directions are spread evenly over all dimensions: P⁽ⁱ⁾ ∝ d_i, or of random
+            law in blocks of fewer dimensions than it has directions.
         first : int
-            Number of the first start: those from ``first`` on are drawn, each as it is in any larger set.
+            Number of the first start: those from ``first`` on are drawn, each as it is
+            in any larger set.
         P : array (blocks, k, k), optional
             How the target lies in the blocks of the inputs, if not evenly.
 
@@ -252,7 +284,8 @@ class Overlaps:
             P is None,
             "P",
             P,
-            "None for inputs N(0, I): the target's overlaps are the `gram` of the problem",
+            "None for inputs N(0, I): the target's overlaps are the `gram` of the"
+            " problem",
         )
         rank = rank_of(problem.P)
         dim = sum(problem.inputs.sizes(dim))
@@ -294,7 +327,8 @@ class Overlaps:
         a: Array | None = None,
         dim: int | None = None,
     ) -> Overlaps:
-        """Overlaps for inputs of several variances: Gram matrices of the parts of all rows in each block.
+        """Overlaps for inputs of several variances: Gram matrices of the parts of all
+        rows in each block.
 
         Parameters
         ----------
@@ -303,7 +337,8 @@ class Overlaps:
         M : array (..., blocks, p, k)
             Inner products of the parts of student and target rows in each block.
         P : array (blocks, k, k)
-            How the target's directions lie in the blocks; Σ_i s_i P⁽ⁱ⁾ is the `gram` of the problem.
+            How the target's directions lie in the blocks; Σ_i s_i P⁽ⁱ⁾ is the `gram` of
+            the problem.
         a : array (..., p), optional
             Second layer; by default what the problem says.
         dim : int, optional
@@ -323,7 +358,8 @@ class Overlaps:
 
     @classmethod
     def from_weights(cls, W: Array, W_star: Array, a: Array | None = None) -> Overlaps:
-        """Overlaps of explicit weights: rows ``W`` (p, d) of the student's first layer, directions ``W_star`` (k, d).
+        """Overlaps of explicit weights: rows ``W`` (p, d) of the student's first layer,
+        directions ``W_star`` (k, d).
 
         The second layer ``a`` (p,) is by default what the problem says.
 
@@ -336,7 +372,8 @@ class Overlaps:
         require(W.ndim == 2, "W", W.tolist(), "a matrix (p, d)")
         if W_star.ndim != 2 or W_star.shape[1] != W.shape[1]:
             raise InputError(
-                f"Argument `W_star` must be a matrix (k, {W.shape[1]}) like W, but has shape {W_star.shape}."
+                f"Argument `W_star` must be a matrix (k, {W.shape[1]}) like W, but has"
+                f" shape {W_star.shape}."
             )
         return cls(W @ W.T, W @ W_star.T, W_star @ W_star.T, a, W.shape[1])
 
@@ -344,14 +381,17 @@ class Overlaps:
     def unchecked(
         cls, Q: object, M: object, P: object, a: object, dim: int | None = None
     ) -> Overlaps:
-        """Overlaps from arrays of JAX, ``Q``, ``M``, ``P``, ``a`` and ``dim``, that are taken on trust."""
+        """Overlaps from arrays of JAX, ``Q``, ``M``, ``P``, ``a`` and ``dim``, that are
+        taken on trust.
+        """
         return _unflatten(dim, (Q, M, P, a))
 
     def __getitem__(self, index: int | slice | np.ndarray) -> Overlaps:
         """One start, or some, of several."""
         if not self.batch:
             raise InputError(
-                "Overlaps of a single start cannot be indexed: they have no leading axis."
+                "Overlaps of a single start cannot be indexed: they have no leading"
+                " axis."
             )
         return _unflatten(
             self.dim,
@@ -380,6 +420,16 @@ def pseudo_inverse(P: np.ndarray) -> np.ndarray:
     return np.asarray(np.linalg.pinv(P, rcond=TOLERANCE, hermitian=True))
 
 
+def principal_overlaps(Q: np.ndarray, A: np.ndarray) -> np.ndarray:
+    """Cosines of the principal angles between rows of Gram matrix Q (..., p, p) and an
+    orthonormal frame in which they have coordinates A (..., p, r): the square roots of
+    the eigenvalues of Aᵀ Q⁺ A, the largest first.
+    """
+    inverse = np.linalg.pinv(Q, rcond=DEPENDENT, hermitian=True)
+    squares = np.linalg.eigvalsh(np.swapaxes(A, -1, -2) @ inverse @ A)[..., ::-1]
+    return np.asarray(np.sqrt(np.clip(squares, 0.0, 1.0)))
+
+
 def factor_of(P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """L (k, r) with P = L Lᵀ and its left inverse (r, k)."""
     values, vectors = np.linalg.eigh((P + P.T) / 2)
@@ -400,12 +450,14 @@ def check_room(name: str, sizes: Sequence[int], ranks: Sequence[int]) -> None:
     for i, (n, r) in enumerate(zip(sizes, ranks, strict=True), 1):
         if n < r:
             raise InputError(
-                f"Argument `{name}` must fit into the blocks, but block {i} has {n} dimensions and P⁽{i}⁾ has rank {r}."
+                f"Argument `{name}` must fit into the blocks, but block {i} has {n}"
+                f" dimensions and P⁽{i}⁾ has rank {r}."
             )
 
 
 def check_target(name: str, problem: Problem, P: np.ndarray) -> None:
-    """Refuse parts of a target whose fields have another covariance than the problem says.
+    """Refuse parts of a target whose fields have another covariance than the problem
+    says.
 
     >>> check_target(
     ...     "P",
@@ -413,20 +465,23 @@ def check_target(name: str, problem: Problem, P: np.ndarray) -> None:
     ...     np.ones((2, 1, 1)),
     ... )
     Traceback (most recent call last):
-    twolayer.InputError: Argument `P` must have Σ_i s_i P⁽ⁱ⁾ = [[1.0]], the `gram` of the problem, but has [[3.0]].
+    twolayer.InputError: Argument `P` must have Σ_i s_i P⁽ⁱ⁾ = [[1.0]], the `gram` of
+    the problem, but has [[3.0]].
     """
     found = np.einsum("i,ijl->jl", np.asarray(problem.inputs.variances), P)
     if not np.allclose(found, problem.P, atol=1e-8):
         raise InputError(
-            f"Argument `{name}` must have Σ_i s_i P⁽ⁱ⁾ = {problem.P.tolist()}, the `gram` of the problem, but has "
-            f"{found.round(6).tolist()}."
+            f"Argument `{name}` must have Σ_i s_i P⁽ⁱ⁾ = {problem.P.tolist()}, the"
+            f" `gram` of the problem, but has {found.round(6).tolist()}."
         )
 
 
 def _checked(
     Q: np.ndarray, M: np.ndarray, P: np.ndarray, a: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Q and P made symmetric and a for every start, or the error that says why no vectors have these overlaps."""
+    """Q and P made symmetric and a for every start, or the error that says why no
+    vectors have these overlaps.
+    """
     k = M.shape[-1]
     require(
         np.allclose(Q, np.swapaxes(Q, -1, -2), atol=TOLERANCE),
@@ -448,7 +503,8 @@ def _checked(
     _check_positive(
         "M",
         omega,
-        "M must be compatible with Q and P (the covariance (Q, M; Mᵀ, P) is positive semidefinite)",
+        "M must be compatible with Q and P (the covariance (Q, M; Mᵀ, P) is positive"
+        " semidefinite)",
     )
     layer = (
         None
@@ -461,7 +517,9 @@ def _checked(
 def _target_in_blocks(
     problem: Problem, sizes: tuple[int, ...], seed: int
 ) -> np.ndarray:
-    """P⁽ⁱ⁾ (blocks, k, k) of directions that are spread evenly over all dimensions, with Σ_i s_i P⁽ⁱ⁾ = P."""
+    """P⁽ⁱ⁾ (blocks, k, k) of directions that are spread evenly over all dimensions,
+    with Σ_i s_i P⁽ⁱ⁾ = P.
+    """
     from twolayer.numerics import random
 
     s, d = np.asarray(problem.inputs.variances), sum(sizes)
@@ -501,10 +559,12 @@ def _target_in_blocks(
 def _random_in_blocks(
     problem: Problem, dim: int, seed: int, runs: np.ndarray, law: str, given: object
 ) -> Overlaps:
-    """Random starts for inputs of several variances, exact in law: rows are drawn without regard to the variances.
+    """Random starts for inputs of several variances, exact in law: rows are drawn
+    without regard to the variances.
 
-    In block i the coordinates along the target's parts are normals (p, k_i), and what is outside them has a Gram matrix
-    of Wishart law with d_i − k_i degrees of freedom; rows are then divided by their norms over all blocks.
+    In block i the coordinates along the target's parts are normals (p, k_i), and what
+    is outside them has a Gram matrix of Wishart law with d_i − k_i degrees of freedom;
+    rows are then divided by their norms over all blocks.
     """
     from twolayer.numerics import random
     from twolayer.numerics.wishart import GramFactor, factor_from
@@ -564,7 +624,8 @@ def _check_positive(name: str, matrix: np.ndarray, message: str) -> None:
     lowest = float(np.linalg.eigvalsh(matrix).min())
     if lowest < -TOLERANCE * max(1.0, float(np.abs(matrix).max())):
         raise InputError(
-            f"Argument `{name}`: {message}, but its smallest eigenvalue is {lowest:.3g}."
+            f"Argument `{name}`: {message}, but its smallest eigenvalue is"
+            f" {lowest:.3g}."
         )
 
 

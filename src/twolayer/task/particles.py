@@ -2,7 +2,8 @@
 
 m = W* w ∈ R^k,    q = |w⊥|²,    μ = Σ_i weights_i δ_(m_i, q_i),    f(z) = ∫ a σ(w·z) dμ
 
-A network of p neurons is the measure with weights 1/p; overlaps between the orthogonal parts are forgotten.
+A network of p neurons is the measure with weights 1/p; overlaps between the orthogonal
+parts are forgotten.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ Sampler = Callable[[np.random.Generator, int], tuple[Array, Array]]
 
 @dataclass(frozen=True, eq=False)
 class Particles:
-    """Weighted particles (m, q), with a second layer a where it is not that of the problem.
+    """Weighted particles (m, q), with a second layer a where it is not that of the
+    problem.
 
     Parameters
     ----------
@@ -50,7 +52,8 @@ class Particles:
     a : array (n,), optional
         Second layer; by default what the problem says.
     dim : int, optional
-        Dimension the particles come from, if any; lets limits report their clocks in steps.
+        Dimension the particles come from, if any; lets limits report their clocks in
+        steps.
 
     Examples
     --------
@@ -83,7 +86,8 @@ class Particles:
         require(q.shape == (n,), "q", q.tolist(), f"{n} numbers, one for each particle")
         if q.min() < 0:
             raise InputError(
-                f"Argument `q` must be non-negative, for it is |w⊥|², but holds {q.min():.3g}."
+                "Argument `q` must be non-negative, for it is |w⊥|², but holds"
+                f" {q.min():.3g}."
             )
         share = np.ones(n) if weights is None else finite_array("weights", weights)
         require(
@@ -109,7 +113,8 @@ class Particles:
             inside, m, atol=TOLERANCE * max(1.0, float(np.abs(m).max()))
         ):
             raise InputError(
-                "Argument `m` must lie in the range of P, for m = W* w, but has a part outside it."
+                "Argument `m` must lie in the range of P, for m = W* w, but has a part"
+                " outside it."
             )
         if (
             abs(share.sum() - 1) > 1e-12
@@ -145,7 +150,8 @@ class Particles:
 
     @classmethod
     def from_overlaps(cls, start: Overlaps) -> Particles:
-        """The neurons of a network as particles of equal weight; ``start`` is a single one, with rows of any norm.
+        """The neurons of a network as particles of equal weight; ``start`` is a single
+        one, with rows of any norm.
 
         Examples
         --------
@@ -186,8 +192,9 @@ class Particles:
         size : int
             Number of particles.
         law : str or callable
-            ``"sphere"`` or ``"gaussian"``: the exact law of (m, q) for rows uniform on the unit sphere of R^dim, or
-            N(0, I/dim). A function of (numpy Generator, size) returns m (size, k) and q (size,).
+            ``"sphere"`` or ``"gaussian"``: the exact law of (m, q) for rows uniform on
+            the unit sphere of R^dim, or N(0, I/dim). A function of (numpy Generator,
+            size) returns m (size, k) and q (size,).
         dim : int, optional
             d, for the named laws.
         seed : int
@@ -223,7 +230,10 @@ class Particles:
                     "law", short(law), "a function of (generator, size)", error
                 ) from error
             if not isinstance(pair, tuple | list) or len(pair) != 2:
-                accepted = "a function of (generator, size) that returns the pair m (size, k) and q (size,)"
+                accepted = (
+                    "a function of (generator, size) that returns the pair m (size, k)"
+                    " and q (size,)"
+                )
                 reject("law", law if pair is None else type(pair).__name__, accepted)
             drawn = cls(*pair, None, problem.P, None, dim)
             require(
@@ -236,7 +246,8 @@ class Particles:
         choice("law", law, ("sphere", "gaussian"))
         if dim is None:
             raise InputError(
-                f"Argument `dim` must be given for the law {law!r} of random rows in R^dim."
+                f"Argument `dim` must be given for the law {law!r} of random rows in"
+                " R^dim."
             )
         L = factor_of(problem.P)[0]
         rank = L.shape[1]
@@ -260,7 +271,9 @@ class Particles:
 
 
 def _takes_two(function: Callable[..., object]) -> bool:
-    """Whether a function can be called with two arguments; those that do not tell are tried."""
+    """Whether a function can be called with two arguments; those that do not tell are
+    tried.
+    """
     try:
         inspect.signature(function).bind(None, None)
     except TypeError:

@@ -1,12 +1,14 @@
 """Which dynamics survives as d → ∞ with lr = γ0 d^(−δ) and batch = n0 d^μ.
 
-region                            clock                  limit
-δ > max(0, 1−μ)                   t = lr·step/p          gradient flow:  dM = psi, dQ = phi + phiᵀ
-δ = 1−μ > 0   (Saad–Solla line)   t                      the same + (γ0/(p n0)) chi in dQ
-(1−μ)/2 < δ < 1−μ                 t·d^(1−μ−δ)            pure noise:  dM = 0, dQ = (γ0/(p n0)) chi
-δ = (1−μ)/2, μ < 1                step                   noise map, one step at a time
-δ = 0, μ ≥ 1                      step                   giant steps
-below                             –                      the norms blow up in one step
+region                            clock           limit
+δ > max(0, 1−μ)                   t = lr·step/p   gradient flow:
+                                                  dM = psi, dQ = phi + phiᵀ
+δ = 1−μ > 0  (Saad–Solla line)    t               the same + (γ0/(p n0)) chi in dQ
+(1−μ)/2 < δ < 1−μ                 t·d^(1−μ−δ)     pure noise:
+                                                  dM = 0, dQ = (γ0/(p n0)) chi
+δ = (1−μ)/2, μ < 1                step            noise map, one step at a time
+δ = 0, μ ≥ 1                      step            giant steps
+below                             –               the norms blow up in one step
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ TOLERANCE = 1e-9
 class Regime:
     """A row of the table: its name, and whether the limit is a differential equation.
 
-    ``flow`` and ``noise`` are the weights of the gradient-flow part and of the chi part (without γ0/(p n0)); the clock
-    runs in units of d^unit of the time t.
+    ``flow`` and ``noise`` are the weights of the gradient-flow part and of the chi part
+    (without γ0/(p n0)); the clock runs in units of d^unit of the time t.
     """
 
     name: str
@@ -78,19 +80,21 @@ def layers_apart(algorithm: SGD) -> str | None:
 
     >>> from twolayer.task.algorithm import SGD
     >>> layers_apart(SGD(lr="1/d", train_second_layer=True, second_lr=0.1))
-    'lr = 1/d and second_lr = 0.1 are different powers of d, so that one layer is done before the other has moved'
+    'lr = 1/d and second_lr = 0.1 are different powers of d, so that one layer is done
+    before the other has moved'
     """
     second = algorithm.second_lr
     if second is None or abs(second.exponent - algorithm.lr.exponent) < TOLERANCE:
         return None
     return (
-        f"lr = {algorithm.lr} and second_lr = {second} are different powers of d, so that one layer is done before the "
-        "other has moved"
+        f"lr = {algorithm.lr} and second_lr = {second} are different powers of d, so"
+        " that one layer is done before the other has moved"
     )
 
 
 def memory_beyond(algorithm: SGD) -> str | None:
-    """Why the present overlaps do not say what an average of the iterates is, or None if none is asked for.
+    """Why the present overlaps do not say what an average of the iterates is, or None
+    if none is asked for.
 
     >>> from twolayer.task.algorithm import SGD
     >>> memory_beyond(SGD(lr="1/d", average=0.1))[:55]
@@ -99,13 +103,14 @@ def memory_beyond(algorithm: SGD) -> str | None:
     if algorithm.average is None:
         return None
     return (
-        f"the average of the iterates (average = {algorithm.average}) depends on how rows of all times overlap, and "
-        "this method knows those of one time"
+        f"the average of the iterates (average = {algorithm.average}) depends on how"
+        " rows of all times overlap, and this method knows those of one time"
     )
 
 
 def has_memory_theory(algorithm: SGD) -> bool:
-    """Whether reused samples have a limit of finitely many steps: lr of order one, batch and dataset of order d.
+    """Whether reused samples have a limit of finitely many steps: lr of order one,
+    batch and dataset of order d.
 
     >>> from twolayer.task.algorithm import SGD
     >>> (
@@ -123,7 +128,8 @@ def has_memory_theory(algorithm: SGD) -> bool:
 
 
 def instead_of_memory(algorithm: SGD) -> str:
-    """Which method follows reused samples, for the refusals of those that know fresh ones only.
+    """Which method follows reused samples, for the refusals of those that know fresh
+    ones only.
 
     >>> from twolayer.task.algorithm import SGD
     >>> instead_of_memory(SGD(lr="0.2/d", dataset="2*d"))

@@ -1,16 +1,23 @@
-"""Update rules: what the optimiser makes of the gradients of single samples, or of their mean.
+"""Update rules: what the optimiser makes of the gradients of single samples, or of
+their mean.
 
     W ← κ W + (lr/p) mean_ν ĝ^ν (z^ν)ᵀ,        ĝ = rule(g, e, λ, r),    r = |z|²/d
 
-    clip(c)          ĝ = g min(1, c/(|g| √r))             normalised()     ĝ = g/(|g| √r)
-    polyak(c)        ĝ = g min(1, p² e²/(2 c γ r |g|²))   lookahead(γ'/d)  ĝ = g at λ + (γ'/p) mean_ν g^ν z^ν·z/d
-    two_step()       ĝ = g + g at λ + (γ/p) …             formula(text)    ĝ = text in g, e, r and norm = |g|
-    private(ς)       mean ĝ zᵀ + ς Z, Z standard normal   adagrad_norm(b)  lr/√(b² + Σ|∇|²/d²)
-    sign(), adam()   of every coordinate of the mean      label_noise(v)   g at y + √v ξ, ξ new at every visit
+    clip(c)          ĝ = g min(1, c/(|g| √r))             normalised()
+                     ĝ = g/(|g| √r)
+    polyak(c)        ĝ = g min(1, p² e²/(2 c γ r |g|²))   lookahead(γ'/d)
+                     ĝ = g at λ + (γ'/p) mean_ν g^ν z^ν·z/d
+    two_step()       ĝ = g + g at λ + (γ/p) …             formula(text)
+                     ĝ = text in g, e, r and norm = |g|
+    private(ς)       mean ĝ zᵀ + ς Z, Z standard normal   adagrad_norm(b)
+                     lr/√(b² + Σ|∇|²/d²)
+    sign(), adam()   of every coordinate of the mean      label_noise(v)
+        g at y + √v ξ, ξ new at every visit
 
-A rule moves the first layer; the second takes its plain step, with the labels that the first one sees. Rules that only
-see g, e, λ, r and inner products of inputs are the same in every rotated frame, and the overlaps of their runs are
-Markov; sign and Adam are not.
+A rule moves the first layer; the second takes its plain step, with the labels that the
+first one sees. Rules that only see g, e, λ, r and inner products of inputs are the same
+in every rotated frame, and the overlaps of their runs are Markov; sign and Adam are
+not.
 """
 
 from __future__ import annotations
@@ -19,6 +26,7 @@ import ast
 import dataclasses
 import inspect
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,9 +48,10 @@ from twolayer.numerics.errors import (
     short,
 )
 from twolayer.numerics.lazy_modules import Later
+from twolayer.numerics.tracing import traced
 from twolayer.task.losses import Loss
 from twolayer.task.scaling import Scaling
-from twolayer.task.schedules import Law, called, parsed, written
+from twolayer.task.schedules import MAX_LENGTH, Law, called, parsed, written
 
 if TYPE_CHECKING:
     import jax
@@ -55,6 +64,7 @@ else:
     special = Later("jax.scipy.special")
 
 TINY = 1e-300
+PACED = ("polyak", "two_step")  # rules of the package that look at lr
 NARROW = 1e-60  # width of a normal that counts as none
 FAR = 1e12  # size of the gradients that tell whether a rule is bounded
 
@@ -152,7 +162,8 @@ class Rule:
     draws : bool
         Whether it draws random numbers from its key.
     smoothed : callable, optional
-        Of a rule ĝ = g/|g| ρ(±|g|), with the sign of e: mean and width of a normal x → E[ρ(x)], E[ρ(x)²].
+        Of a rule ĝ = g/|g| ρ(±|g|), with the sign of e: mean and width of a normal x →
+        E[ρ(x)], E[ρ(x)²].
 
     Examples
     --------
@@ -182,18 +193,23 @@ class Rule:
 
     @property
     def _known(self) -> tuple[object, ...]:
-        # rules of the package are the same if they are called the same; functions of users are told apart
+        # rules of the package are the same if they are called the same; functions of
+        # users are told apart
         own = self.push if self.registered else None
         return self.name, self.arguments, own
 
     @property
     def registered(self) -> bool:
-        """Whether the name stands for a function of the user's, which may be another one tomorrow."""
+        """Whether the name stands for a function of the user's, which may be another
+        one tomorrow.
+        """
         return self.name not in MAKERS
 
     @property
     def single(self) -> bool:
-        """Whether it is a rule of single samples: what it makes of a batch is the mean of what it makes of each."""
+        """Whether it is a rule of single samples: what it makes of a batch is the mean
+        of what it makes of each.
+        """
         return (
             bool(self.push is not None or self.relabels)
             and not self.coordinates
@@ -202,7 +218,9 @@ class Rule:
 
     @cached_property
     def bounded(self) -> bool:
-        """Whether ĝ stays bounded however large gradients are, so that labels of any law have a mean push."""
+        """Whether ĝ stays bounded however large gradients are, so that labels of any
+        law have a mean push.
+        """
         if self.push is None or self.draws:
             return False
         e = np.array([-FAR, FAR])
@@ -222,7 +240,8 @@ class Rule:
 
     @classmethod
     def of(cls, value: object) -> Rule | None:
-        """The rule that a ``value`` is, or the text of one such as ``"clip(0.25)"``; None for plain gradients.
+        """The rule that a ``value`` is, or the text of one such as ``"clip(0.25)"``;
+        None for plain gradients.
 
         Examples
         --------
@@ -238,7 +257,11 @@ class Rule:
         return _read(value)
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(repr(x) if isinstance(x, str) else written(x) for _, x in self.arguments)})"
+        values = [
+            repr(value) if isinstance(value, str) else written(value)
+            for _, value in self.arguments
+        ]
+        return f"{self.name}({', '.join(values)})"
 
     def __repr__(self) -> str:
         return f"Rule({self})"
@@ -246,9 +269,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class RuledLoss(Loss):
-    """A loss whose gradients go through a rule: what drives the first layer. ``batch`` is n_b, ``rate`` d·lr.
+    """A loss whose gradients go through a rule: what drives the first layer. ``batch``
+    is n_b, ``rate`` d·lr.
 
-    ``scale`` is s where the second layer of the kernel is s·a: the rule sees g of a, and the kernel gets s·ĝ.
+    ``scale`` is s where the second layer of the kernel is s·a: the rule sees g of a,
+    and the kernel gets s·ĝ.
     """
 
     rule: Rule | None = None
@@ -262,7 +287,10 @@ def unaveraged(rule: Rule | None) -> str | None:
     """Why there are no averages over what a rule draws, or None."""
     if rule is None or not rule.draws:
         return None
-    return f"the rule {rule} draws random numbers from a key, over which there is no formula to average"
+    return (
+        f"the rule {rule} draws random numbers from a key, over which there is no"
+        " formula to average"
+    )
 
 
 def driven(loss: Loss, rule: Rule | None, batch: Scaling, lr: Scaling) -> Loss:
@@ -270,7 +298,16 @@ def driven(loss: Loss, rule: Rule | None, batch: Scaling, lr: Scaling) -> Loss:
     if rule is None or rule.push is None:
         return loss
     name = f"{loss.name} with {rule}"
-    numbers = (rule, batch.coefficient, lr.coefficient, loss.student)
+    # what a rule does not look at may be traced, and shares compiled code
+    paced = rule.name in PACED or rule.registered
+    seen = batch.coefficient if paced or rule.products else 1.0
+    rate = lr.coefficient if paced else 1.0
+    if traced(seen, rate):
+        raise InputError(
+            f"Arguments `lr` and `batch` must be numbers for the rule {rule}, which"
+            " looks at them, but one of them is traced by JAX."
+        )
+    numbers = (rule, seen, rate, loss.student)
     return RuledLoss(
         name, loss.residual, None, loss.kinks, loss.margin, loss.value, *numbers
     )
@@ -283,15 +320,16 @@ def _positive(name: str, value: object) -> float:
 
 
 def clip(threshold: float) -> Rule:
-    """Gradients of single samples, cut to the norm c √d: ĝ = g min(1, c/(|g| √r)), |g| over all neurons.
+    """Gradients of single samples, cut to the norm c √d: ĝ = g min(1, c/(|g| √r)), |g|
+    over all neurons.
 
     A threshold C on the true gradient |g| |z|/p is c = p C/√d.
 
     Parameters
     ----------
     threshold : float
-        c, the largest norm of a sample's gradient in units of √d. Gradients |g| are of order one, and so is a c that
-        matters.
+        c, the largest norm of a sample's gradient in units of √d. Gradients |g| are of
+        order one, and so is a c that matters.
 
     Examples
     --------
@@ -331,7 +369,8 @@ def _density(x: Number) -> jax.Array:
 
 
 def normalised() -> Rule:
-    """Gradients of single samples, divided by their norm over √d: ĝ = g/(|g| √r), and 0 where g = 0.
+    """Gradients of single samples, divided by their norm over √d: ĝ = g/(|g| √r), and 0
+    where g = 0.
 
     Examples
     --------
@@ -352,14 +391,16 @@ def normalised() -> Rule:
 
 
 def polyak(c: float = 1.0) -> Rule:
-    """The stochastic step of Polyak, lr_n = min(lr, loss/(c |∇|²)), of single samples with the squared loss.
+    """The stochastic step of Polyak, lr_n = min(lr, loss/(c |∇|²)), of single samples
+    with the squared loss.
 
     Time counts the largest rate, lr.
 
     Parameters
     ----------
     c : float
-        Positive; the larger it is, the smaller the steps. At ½ a student linear in its weights would fit the sample.
+        Positive; the larger it is, the smaller the steps. At ½ a student linear in its
+        weights would fit the sample.
 
     Examples
     --------
@@ -378,10 +419,11 @@ def polyak(c: float = 1.0) -> Rule:
 
 
 def lookahead(lr: Law) -> Rule:
-    """Gradients at the place where a step of size ``lr`` on the same batch would lead, applied where the weights are.
+    """Gradients at the place where a step of size ``lr`` on the same batch would lead,
+    applied where the weights are.
 
-    Extragradient, and with a negative ``lr`` the sharpness-aware step. The law is that of a field that moves by order
-    one, proportional to 1/d.
+    Extragradient, and with a negative ``lr`` the sharpness-aware step. The law is that
+    of a field that moves by order one, proportional to 1/d.
 
     Parameters
     ----------
@@ -413,7 +455,8 @@ def lookahead(lr: Law) -> Rule:
 
 
 def two_step() -> Rule:
-    """Two steps on every batch: ĝ = g + g where the first step leads; time counts pairs.
+    """Two steps on every batch: ĝ = g + g where the first step leads; time counts
+    pairs.
 
     Examples
     --------
@@ -428,10 +471,11 @@ def two_step() -> Rule:
 
 
 def private(std: float, threshold: float | None = None) -> Rule:
-    """Isotropic Gaussian noise on every step, W += (lr/p) ς Z, after gradients were clipped if a threshold is given.
+    """Isotropic Gaussian noise on every step, W += (lr/p) ς Z, after gradients were
+    clipped if a threshold is given.
 
-    In the limit only the norms of the rows feel the noise. With thresholds it is the private SGD of noise multiplier
-    ς n_b/(c √d).
+    In the limit only the norms of the rows feel the noise. With thresholds it is the
+    private SGD of noise multiplier ς n_b/(c √d).
 
     Parameters
     ----------
@@ -455,10 +499,12 @@ def private(std: float, threshold: float | None = None) -> Rule:
 
 
 def label_noise(variance: float) -> Rule:
-    """Gaussian noise on the labels that the algorithm adds itself, another one at every visit to a sample.
+    """Gaussian noise on the labels that the algorithm adds itself, another one at every
+    visit to a sample.
 
-    On fresh samples it does what noise of the problem does, but risks are those of the problem's own labels. Samples
-    that are reused do not keep it: it cannot be fitted, and leads to flat minima.
+    On fresh samples it does what noise of the problem does, but risks are those of the
+    problem's own labels. Samples that are reused do not keep it: it cannot be fitted,
+    and leads to flat minima.
 
     Parameters
     ----------
@@ -477,7 +523,8 @@ def label_noise(variance: float) -> Rule:
 def adagrad_norm(b0: float = 1.0) -> Rule:
     """AdaGrad with one rate for all weights, lr_n = lr/√(b0² + Σ_{m ≤ n} |∇_m|²/d²).
 
-    Time counts lr as it is written; the rate in force is the variable ``lr`` of a result.
+    Time counts lr as it is written; the rate in force is the variable ``lr`` of a
+    result.
 
     Parameters
     ----------
@@ -497,7 +544,8 @@ def adagrad_norm(b0: float = 1.0) -> Rule:
 def sign() -> Rule:
     """The sign of every coordinate of the mean gradient.
 
-    It depends on the axes. For weights spread over all coordinates, and batches of one sample, there is a limit.
+    It depends on the axes. For weights spread over all coordinates, and batches of one
+    sample, there is a limit.
 
     Examples
     --------
@@ -515,7 +563,8 @@ def sign() -> Rule:
 
 
 def adam(beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> Rule:
-    """Adam on every coordinate of the mean gradient (divided by p), with its usual corrections of the bias.
+    """Adam on every coordinate of the mean gradient (divided by p), with its usual
+    corrections of the bias.
 
     Parameters
     ----------
@@ -541,7 +590,8 @@ def adam(beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> Rul
 
 
 def formula(text: str) -> Rule:
-    """Any function of g, e, r = |z|²/d, norm = |g| and p, written as text; elementwise in g.
+    """Any function of g, e, r = |z|²/d, norm = |g| and p, written as text; elementwise
+    in g.
 
     Parameters
     ----------
@@ -558,30 +608,18 @@ def formula(text: str) -> Rule:
     if not isinstance(text, str):
         reject("text", text, "a formula such as 'g/(1 + norm)'")
     names = ("norm", "g", "e", "r", "p")
-    places = {name: f"z{i + 1}" for i, name in enumerate(names)}
-    tree = parsed(
-        text, "rule", "a formula in g, e, r, norm and p, such as 'g/(1 + norm)'"
-    )
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    words = {node.id for node in found}
-    for word in words - set(names) - set(FUNCTIONS):
+    words = set(re.findall(r"(?<![\w.])[A-Za-z_]\w*", text[:MAX_LENGTH]))
+    for word in sorted(words - set(names) - set(FUNCTIONS)):
         raise InputError(
-            f"Argument `rule`: unknown name {short(word)} in {short(text)}; a rule knows {', '.join(names)}."
+            f"Argument `rule`: unknown name {short(word)} in {short(text)}; a rule"
+            f" knows {', '.join(names)}."
         )
-    for node in found:
-        node.id = places.get(node.id, node.id)
-    expression = parse(ast.unparse(tree), argument="rule")
+    expression = parse(text, names, "rule")
 
     def push(x: Sight) -> Real:
-        size = x.length**2
-        values = dict(
-            zip(
-                places.values(),
-                (x.norm, x.g, x.e[..., None], size, float(x.p)),
-                strict=True,
-            )
-        )
-        return expression(**values) * jnp.ones_like(x.g)
+        values = (x.norm, x.g, x.e[..., None], x.length**2, float(x.p))
+        known = dict(zip(names, values, strict=True))
+        return expression(**known) * jnp.ones_like(x.g)
 
     return Rule("formula", (("text", text),), push, sizes="r" in words)
 
@@ -602,18 +640,21 @@ def register_rule(
     products: bool = False,
     random: bool = False,
 ) -> Callable[[Push], Push]:
-    """Decorator: add a rule by its ĝ, a function of a `Sight`, or replace one that was added under the same name.
+    """Decorator: add a rule by its ĝ, a function of a `Sight`, or replace one that was
+    added under the same name.
 
     Parameters
     ----------
     name : str
         Used as ``SGD(rule="name()")`` and in files.
     kinks : tuple of float
-        Values of |g|, with the sign of e, at which ĝ jumps or bends: averages are split there.
+        Values of |g|, with the sign of e, at which ĝ jumps or bends: averages are split
+        there.
     sizes, products : bool
         Whether it uses ``size`` or ``length``, and whether it uses ``shift``.
     random : bool
-        Whether it uses ``key``. Methods that draw samples give it one; averages of such a rule are not known.
+        Whether it uses ``key``. Methods that draw samples give it one; averages of such
+        a rule are not known.
 
     Examples
     --------

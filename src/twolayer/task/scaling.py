@@ -2,27 +2,33 @@
 
     lr = γ0 d^(−δ),    batch = n0 d^μ
 
-Finite-d methods evaluate them; limits read the exponents and pick the regime. The coefficient may be an array of JAX
-that is being traced: exponents pick the equations, coefficients are data in them. A law may have a schedule
-(schedules.py), a factor that changes along a run; its value is then that without the factor.
+Finite-d methods evaluate them; limits read the exponents and pick the regime. The
+coefficient may be an array of JAX that is being traced: exponents pick the equations,
+coefficients are data in them. A law may have a schedule (schedules.py), a factor that
+changes along a run; its value is then that without the factor.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from twolayer.functions.expression import constant, parse
 from twolayer.functions.syntax import Binary, Negative, Node, Power, Variable
-from twolayer.numerics.errors import InputError, reject
+from twolayer.numerics.errors import InputError, finite_number, reject
 from twolayer.numerics.tracing import traced
 
 if TYPE_CHECKING:
     from twolayer.task.schedules import Schedule
 
 __all__ = ["Scaling", "d"]
+
+
+class NotFiniteError(InputError):
+    """What should be a number of a scaling law is infinite, or no number."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,8 @@ class Scaling:
     exponent : float
         Power of d; 0 by default, a number that is the same at every d.
     schedule : Schedule, optional
-        A factor that changes along a run, such as `tl.schedules.cosine`; none by default.
+        A factor that changes along a run, such as `tl.schedules.cosine`; none by
+        default.
 
     Examples
     --------
@@ -52,13 +59,23 @@ class Scaling:
     exponent: float = 0.0
     schedule: Schedule | None = None
 
+    def __post_init__(self) -> None:
+        try:
+            for name in ("coefficient", "exponent"):
+                finite_number(name, getattr(self, name), accepted="a finite number")
+        except InputError as error:
+            raise NotFiniteError(str(error)) from None
+
     def __call__(self, dim: int) -> float:
         """Value at dimension ``dim``, that of a schedule left out."""
-        return self.coefficient * _power(float(dim), self.exponent)
+        accepted = "a positive number"
+        base = finite_number("dim", dim, minimum=0.0, accepted=accepted)
+        return self.coefficient * _power(base, self.exponent)
 
     @classmethod
     def of(cls, value: object, argument: str = "value") -> Scaling:
-        """Read a ``value``: a number, a scaling law, or text such as ``"0.2/d"``; ``argument`` is its name in errors.
+        """Read a ``value``: a number, a scaling law, or text such as ``"0.2/d"``;
+        ``argument`` is its name in errors.
 
         Examples
         --------
@@ -73,10 +90,17 @@ class Scaling:
             number = _number(value)
         except OverflowError:
             reject(argument, value, "a number that fits into a double")
+        finite = "a number or a scaling law in d, with finite numbers"
         if number is not None:
+            if not traced(number) and not math.isfinite(number):
+                reject(argument, value, finite)
             return cls(number)
         if isinstance(value, str):
-            law = _monomial(parse(value, "d", argument).tree)
+            tree = parse(value, "d", argument).tree
+            try:
+                law = _monomial(tree)
+            except NotFiniteError:
+                reject(argument, value, finite)
             if law is None:
                 reject(
                     argument,
@@ -125,7 +149,8 @@ class Scaling:
     def __pow__(self, power: float) -> Scaling:
         if self.schedule is not None:
             raise InputError(
-                f"A law with a schedule has no powers and is no divisor, but got {self}."
+                "A law with a schedule has no powers and is no divisor, but got"
+                f" {self}."
             )
         if traced(self.coefficient):
             return Scaling(self.coefficient**power, self.exponent * power)
@@ -148,7 +173,9 @@ class Scaling:
         )
 
     def __format__(self, spec: str) -> str:
-        """The law with its numbers in the given format, such as ``.3g``; as text without one."""
+        """The law with its numbers in the given format, such as ``.3g``; as text
+        without one.
+        """
         if self.schedule is not None and spec:
             return f"{self.plain:{spec}} * {self.schedule:{spec}}"
         return self._written(format(self.coefficient, spec)) if spec else str(self)
@@ -167,7 +194,9 @@ class Scaling:
 
 
 def _number(value: object) -> Any:
-    """A number as a float, or as what JAX traces in its place; None for anything else."""
+    """A number as a float, or as what JAX traces in its place; None for anything
+    else.
+    """
     if traced(value):
         return value
     single = isinstance(value, numbers.Real) or (
@@ -226,15 +255,15 @@ def positive_law(value: object, argument: str) -> Scaling:
 
     >>> positive_law("-1/d", "lr")
     Traceback (most recent call last):
-    twolayer.InputError: Argument `lr` must be a positive number or scaling law such as 0.2/d, but got '-1/d'.
+    twolayer.InputError: Argument `lr` must be a positive number or scaling law such as
+    0.2/d, but got '-1/d'.
     """
     law = Scaling.of(value, argument)
     if traced(law.coefficient):
         return law
     if not (
-        math.isfinite(law.coefficient)
-        and law.coefficient > 0
-        and math.isfinite(law.exponent)
+        # smaller ones have fewer digits, and no inverse
+        sys.float_info.min <= law.coefficient < math.inf and math.isfinite(law.exponent)
     ):
         reject(argument, value, "a positive number or scaling law such as 0.2/d")
     return law

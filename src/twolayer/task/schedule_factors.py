@@ -1,10 +1,12 @@
-"""Schedules at work: the factors of lr and batch as functions of the clocks, for compiled code.
+"""Schedules at work: the factors of lr and batch as functions of the clocks, for
+compiled code.
 
     at the clocks (step, time, sample):   lr = lr_ref · f,   n_b = n_ref · b
-    a step:   step + 1,  time + lr/p,  sample + n_b;        a flow in τ = lr_ref·step/p:   dt/dτ = f,   ds/dτ = b
+    a step:   step + 1,  time + lr/p,  sample + n_b;        a flow in τ = lr_ref·step/p:
+              dt/dτ = f,   ds/dτ = b
 
-Which functions and clocks there are is fixed when code is compiled; their parameters are data. Clocks are carried only
-where there is a schedule.
+Which functions and clocks there are is fixed when code is compiled; their parameters
+are data. Clocks are carried only where there is a schedule.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ __all__ = ["Clock", "Course", "Tempo"]
 
 
 class Clock(NamedTuple):
-    """How far a run has come: steps, time and samples; of a flow, τ, t and the integral of b over τ."""
+    """How far a run has come: steps, time and samples; of a flow, τ, t and the integral
+    of b over τ.
+    """
 
     step: Number
     time: Number
@@ -36,7 +40,9 @@ class Clock(NamedTuple):
 
 
 class Course(eqx.Module):
-    """One factor f(x), x = clock·unit, between ``low`` and ``high`` if only one of its pieces is wanted."""
+    """One factor f(x), x = clock·unit, between ``low`` and ``high`` if only one of its
+    pieces is wanted.
+    """
 
     form: Callable[..., Number] = eqx.field(static=True)
     clock: str = eqx.field(static=True)  # of Clock
@@ -54,7 +60,9 @@ class Course(eqx.Module):
 
 
 class Tempo(eqx.Module):
-    """The factors of lr and batch, and the batch they refer to; ``whole``: batches are whole numbers."""
+    """The factors of lr and batch, and the batch they refer to; ``whole``: batches are
+    whole numbers.
+    """
 
     lr: tuple[Course, ...]
     batch: tuple[Course, ...]

@@ -1,14 +1,19 @@
 """Schedules: learning rates and batches that change in the course of a run.
 
-    lr = γ0 d^(−δ) · f(x),    batch = n0 d^μ · f(x),        x: step, samples, alpha = samples/d or time so far
-    cosine   φ + (1 − φ) (1 + cos πs)/2,  s = (x − x0)/H cut to [0, 1]        linear   1 − (1 − φ) s
-    warmup   φ + (1 − φ) x/H up to 1      power   (1 + (x − x0)/c)^(−a)        inverse  power with a = 1
-    piecewise, table, custom              constant pieces, straight lines between points, any function
+    lr = γ0 d^(−δ) · f(x),    batch = n0 d^μ · f(x),
+        x: step, samples, alpha = samples/d or time so far
+    cosine   φ + (1 − φ) (1 + cos πs)/2,  s = (x − x0)/H cut to [0, 1]        linear
+             1 − (1 − φ) s
+    warmup   φ + (1 − φ) x/H up to 1      power   (1 + (x − x0)/c)^(−a)        inverse
+             power with a = 1
+    piecewise, table, custom
+        constant pieces, straight lines between points, any function
 
-A schedule is multiplied onto a scaling law, ``0.2/d * cosine(horizon=5, clock="alpha")``, and onto other schedules.
-The step number n uses the values at the clocks before it, x_n; between jumps f is continuous from the right. Lengths
-are measured in the schedule's own clock and may be laws in d themselves. Factors that never change are part of the
-coefficient of the law, not of the schedule.
+A schedule is multiplied onto a scaling law, ``0.2/d * cosine(horizon=5,
+clock="alpha")``, and onto other schedules. The step number n uses the values at the
+clocks before it, x_n; between jumps f is continuous from the right. Lengths are
+measured in the schedule's own clock and may be laws in d themselves. Factors that never
+change are part of the coefficient of the law, not of the schedule.
 """
 
 from __future__ import annotations
@@ -32,6 +37,7 @@ from twolayer.numerics.errors import (
     finite_numbers,
     reject,
     require,
+    short,
 )
 from twolayer.numerics.lazy_modules import Later
 from twolayer.numerics.tracing import traced
@@ -46,7 +52,8 @@ else:
 
 T = TypeVar("T")
 CLOCKS = ("step", "sample", "alpha", "time")
-MAX_LENGTH = 2000  # characters of a law in a file
+MAX_LENGTH = 2000  # characters of a formula
+MAX_CALL = 2 * MAX_LENGTH  # of a text with calls, one of which may hold a formula
 Length = float | str | Scaling
 Law: TypeAlias = "float | str | Scaling | Schedule"
 """A number or a power of d, with a schedule or without, as an object or in words."""
@@ -108,7 +115,9 @@ FORMS: dict[str, Callable[..., Number]] = {
 
 @dataclass(frozen=True)
 class Factor:
-    """One factor of a schedule: its form, clock, and parameters, of which lengths are laws in d."""
+    """One factor of a schedule: its form, clock, and parameters, of which lengths are
+    laws in d.
+    """
 
     name: str
     clock: str
@@ -118,7 +127,9 @@ class Factor:
     bends: tuple[float, ...] = ()  # of a custom function
 
     def breaks(self, lengths: Options) -> list[float]:
-        """Where f jumps or bends, in units of the clock, given the values of the lengths."""
+        """Where f jumps or bends, in units of the clock, given the values of the
+        lengths.
+        """
         if self.name in ("piecewise", "table"):
             found = list(lengths["at"])
         elif self.name == "custom":
@@ -132,7 +143,9 @@ class Factor:
 
     @property
     def constant(self) -> float | None:
-        """The value of a factor that never changes, or None; of a function of the user's nothing is known."""
+        """The value of a factor that never changes, or None; of a function of the
+        user's nothing is known.
+        """
         numbers = dict(self.numbers)
         values = numbers.get(
             "values", (1.0, numbers["floor"]) if "floor" in numbers else ()
@@ -148,7 +161,10 @@ class Factor:
 
     def __format__(self, spec: str) -> str:
         if self.name == "custom":
-            return f"custom(<function {getattr(self.form, '__name__', 'of yours')}>, clock={self.clock!r})"
+            return (
+                f"custom(<function {getattr(self.form, '__name__', 'of yours')}>,"
+                f" clock={self.clock!r})"
+            )
         given = [
             (k, v)
             for k, v in (*self.lengths, *self.numbers)
@@ -171,23 +187,27 @@ DEFAULTS = {
 def written(value: object, spec: str = "") -> str:
     """A number, a law or a sequence of them, as it is read back."""
     if isinstance(value, tuple):
-        return f"({', '.join(written(x, spec) for x in value)}{',' if len(value) == 1 else ''})"
+        numbers = ", ".join(written(x, spec) for x in value)
+        return f"({numbers},)" if len(value) == 1 else f"({numbers})"
     return format(value if isinstance(value, Scaling) else Scaling(value), spec)
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A product of factors, each a function of one clock; multiplied onto laws and onto other schedules.
+    """A product of factors, each a function of one clock; multiplied onto laws and onto
+    other schedules.
 
     Parameters
     ----------
     factors : tuple
-        What is multiplied. Functions of this module make one factor each, and ``*`` joins them.
+        What is multiplied. Functions of this module make one factor each, and ``*``
+        joins them.
 
     Examples
     --------
     >>> warmup(horizon=1) * inverse(scale=2, after=1)
-    Schedule(warmup(horizon=1, clock='alpha') * inverse(scale=2, after=1, clock='alpha'))
+    Schedule(warmup(horizon=1, clock='alpha') * inverse(scale=2, after=1,
+    clock='alpha'))
     """
 
     factors: tuple[Factor, ...]
@@ -234,7 +254,10 @@ class Schedule:
 
 
 def _length(name: str, value: object, positive: bool = True) -> Scaling:
-    accepted = f"a {'positive ' if positive else ''}length in the clock: a number{'' if positive else ' ≥ 0'} or a law"
+    accepted = (
+        f"a {'positive ' if positive else ''}length in the clock: a"
+        f" number{'' if positive else ' ≥ 0'} or a law"
+    )
     if not positive and isinstance(value, int | float) and value == 0:
         return Scaling(0.0)
     try:
@@ -255,7 +278,9 @@ def _share(name: str, value: object) -> float:
 
 
 def _one(name: str, clock: str, lengths: Options, **numbers: object) -> Schedule:
-    """A schedule of one factor; its lengths are checked here, but for the places of `_points`."""
+    """A schedule of one factor; its lengths are checked here, but for the places of
+    `_points`.
+    """
     laws = {
         k: v if k == "at" else _length(k, v, positive=k != "after")
         for k, v in lengths.items()
@@ -381,7 +406,9 @@ def inverse(scale: Length, after: Length = 0.0, clock: str = "alpha") -> Schedul
 def _points(
     at: Sequence[Length], values: Sequence[float], first: bool
 ) -> tuple[tuple[Scaling, ...], tuple[float, ...]]:
-    """Places that increase, and values ≥ 0; laws are compared where they have the same power. ``first`` may be 0."""
+    """Places that increase, and values ≥ 0; laws are compared where they have the same
+    power. ``first`` may be 0.
+    """
     for name, given in (("at", at), ("values", values)):
         if isinstance(given, str) or not np.iterable(given):
             reject(name, given, "a sequence")
@@ -399,7 +426,8 @@ def _points(
 def piecewise(
     at: Sequence[Length], values: Sequence[float], clock: str = "alpha"
 ) -> Schedule:
-    """Constant pieces: ``values[0]`` before ``at[0]``, ``values[1]`` from there to ``at[1]``, and so on.
+    """Constant pieces: ``values[0]`` before ``at[0]``, ``values[1]`` from there to
+    ``at[1]``, and so on.
 
     Parameters
     ----------
@@ -428,7 +456,8 @@ def piecewise(
 def table(
     at: Sequence[Length], values: Sequence[float], clock: str = "alpha"
 ) -> Schedule:
-    """Straight lines between points; before the first and after the last point it is constant.
+    """Straight lines between points; before the first and after the last point it is
+    constant.
 
     Parameters
     ----------
@@ -457,7 +486,8 @@ def table(
 def custom(
     function: ArrayFunction, clock: str = "alpha", breaks: Sequence[float] = ()
 ) -> Schedule:
-    """Any function of a clock, made of operations that NumPy and JAX share (or of ``jax.numpy``).
+    """Any function of a clock, made of operations that NumPy and JAX share (or of
+    ``jax.numpy``).
 
     Parameters
     ----------
@@ -487,18 +517,18 @@ MAKERS: dict[str, Callable[..., Schedule]] = {
 
 
 def law_of(value: object, argument: str) -> Scaling:
-    """A positive law with or without a schedule, from text too: ``"0.2/d * cosine(horizon=5, clock='alpha')"``."""
+    """A positive law with or without a schedule, from text too: ``"0.2/d *
+    cosine(horizon=5, clock='alpha')"``.
+    """
     if isinstance(value, Schedule):
         value = Scaling(1.0) * value
     if not isinstance(value, str) or "(" not in value:
         return positive_law(value, argument)
     if "<function" in value:
+        shown = short(value, 60)
         raise InputError(
-            f"The schedule of `{argument}` was a Python function, which a file cannot hold: {value}."
-        )
-    if len(value) > MAX_LENGTH:
-        raise InputError(
-            f"Argument `{argument}` must be at most {MAX_LENGTH} characters long, but has {len(value)}."
+            f"The schedule of `{argument}` was a Python function, which a file cannot"
+            f" hold: {shown}."
         )
     accepted = (
         "a law such as 0.2/d, times schedules such as cosine(horizon=5, clock='alpha')"
@@ -508,24 +538,51 @@ def law_of(value: object, argument: str) -> Scaling:
 
 def _product(node: ast.expr, text: str, argument: str) -> Scaling:
     """Read a product of laws and schedules."""
+    factors = []
+    # from right to left, without recursion: a product of a thousand factors is a tree
+    # as deep
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        factors.append(_factor(node.right, text, argument))
+        node = node.left
+    law = _factor(node, text, argument)
+    for factor in reversed(factors):
+        law = law * factor
+    return law
+
+
+def _factor(node: ast.expr, text: str, argument: str) -> Scaling:
+    """Read a law, a schedule, or a product in brackets."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        first, second = (_product(x, text, argument) for x in (node.left, node.right))
-        return first * second
+        return _product(node, text, argument)
     if (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and not hasattr(math, node.func.id)
     ):
         return Scaling(1.0) * called("schedule", MAKERS, node, text, argument)
-    return positive_law(ast.get_source_segment(text, node) or "", argument)
+    return positive_law(_source(node, text), argument)
 
 
 def parsed(text: str, argument: str, accepted: str) -> ast.expr:
     """Python's tree of a text that is to be read; nothing of it is ever evaluated."""
+    if len(text) > MAX_CALL:
+        raise InputError(
+            f"Argument `{argument}` must be at most {MAX_CALL} characters long, but has"
+            f" {len(text)}."
+        )
     try:
         return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         reject(argument, text, accepted)
+
+
+def _source(node: ast.expr, text: str) -> str:
+    """The text of a node; Python's own function for it goes through the whole text for
+    every node.
+    """
+    if node.lineno == node.end_lineno == 1:
+        return text.encode()[node.col_offset : node.end_col_offset].decode()
+    return ast.get_source_segment(text, node) or ""
 
 
 def called(
@@ -536,10 +593,12 @@ def called(
     argument: str,
 ) -> T:
     """What a call in a text makes, of words, numbers, laws and sequences of them."""
-    name = ast.unparse(node.func)
+    name = _source(node.func, text)
     if name not in makers:
+        hint = closest(name[:40], makers)
         raise InputError(
-            f"Argument `{argument}`: unknown {kind} {name!r}{closest(name, makers)}; known are {', '.join(makers)}."
+            f"Argument `{argument}`: unknown {kind} {short(name, 40)}{hint}; known are"
+            f" {', '.join(makers)}."
         )
 
     def value(node: ast.expr) -> object:
@@ -547,7 +606,7 @@ def called(
             return node.value
         if isinstance(node, ast.Tuple | ast.List):
             return tuple(map(value, node.elts))
-        law = Scaling.of(ast.get_source_segment(text, node) or "", argument)
+        law = Scaling.of(_source(node, text), argument)
         return law if law.exponent else law.coefficient
 
     positional, named = (
@@ -557,4 +616,4 @@ def called(
     try:
         return makers[name](*positional, **named)
     except TypeError as error:
-        raise InputError(f"Argument `{argument}`: {error}.") from None
+        raise InputError(f"Argument `{argument}`: {str(error)[:200]}.") from None

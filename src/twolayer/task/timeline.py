@@ -1,10 +1,13 @@
-"""Where the clocks of a scheduled run stand, known before the run: schedules depend on nothing but the clocks.
+"""Where the clocks of a scheduled run stand, known before the run: schedules depend on
+nothing but the clocks.
 
-    steps    t_{n+1} = t_n + (lr_ref/p) f_n,   s_{n+1} = s_n + n_n            compiled, step by step
-    flows    dt/dτ = f,   ds/dτ = b,           τ = lr_ref·step/p              integrated from break to break
+    steps    t_{n+1} = t_n + (lr_ref/p) f_n,   s_{n+1} = s_n + n_n
+             compiled, step by step
+    flows    dt/dτ = f,   ds/dτ = b,           τ = lr_ref·step/p
+             integrated from break to break
 
-Runs end, and are saved, at values of one clock; both kinds say where on their own one that is, or that it is never
-reached.
+Runs end, and are saved, at values of one clock; both kinds say where on their own one
+that is, or that it is never reached.
 """
 
 from __future__ import annotations
@@ -33,7 +36,9 @@ NEARLY = 1 - 1e-12  # of a value that a sum is to reach
 
 
 class _Seen(eqx.Module):
-    """Clocks after some steps, the smallest f and batch so far, the largest batch and the largest f²/n_b."""
+    """Clocks after some steps, the smallest f and batch so far, the largest batch and
+    the largest f²/n_b.
+    """
 
     clock: Clock
     least: jax.Array
@@ -83,7 +88,9 @@ def _search(
 
 
 class Extremes(NamedTuple):
-    """Of a run: the smallest and the largest batch, and the largest f²/b, the weight of the noise of a step."""
+    """Of a run: the smallest and the largest batch, and the largest f²/b, the weight of
+    the noise of a step.
+    """
 
     fewest: int
     most: int
@@ -93,12 +100,15 @@ class Extremes(NamedTuple):
 def _negative(name: str, law: str, value: float) -> InputError:
     accepted = "never negative" if name == "lr" else "at least one sample"
     return InputError(
-        f"Argument `{name}` must have a schedule that is {accepted}, but {law} gives {value:.3g} within the run."
+        f"Argument `{name}` must have a schedule that is {accepted}, but {law} gives"
+        f" {value:.3g} within the run."
     )
 
 
 class StepLine:
-    """The clocks of a run that takes steps; ``eta`` is lr_ref/p, ``law`` what is shown of the schedule."""
+    """The clocks of a run that takes steps; ``eta`` is lr_ref/p, ``law`` what is shown
+    of the schedule.
+    """
 
     def __init__(self, tempo: Tempo, eta: float, law: str) -> None:
         self.tempo, self.eta, self.law = tempo, eta, law
@@ -121,7 +131,9 @@ class StepLine:
 
     @float64
     def at(self, steps: np.ndarray) -> tuple[Clock, np.ndarray, np.ndarray]:
-        """The clocks at steps, which may be fractions, and f and n_b of the step that follows; (n,) each."""
+        """The clocks at steps, which may be fractions, and f and n_b of the step that
+        follows; (n,) each.
+        """
         wanted = np.where(np.isfinite(steps), steps, 0.0)
         whole = np.unique(np.concatenate([np.floor(wanted), np.floor(wanted) + 1]))
         seen, rows = self._begin(), []
@@ -164,7 +176,8 @@ class StepLine:
                 pace = (now - before) / piece
                 if pace < rate and (value - now) > pace * (MAX_STEPS - step):
                     raise InputError(
-                        f"Argument {said} is never reached: with {self.law} the {clock} ends near {now:.4g}."
+                        f"Argument {said} is never reached: with {self.law} the {clock}"
+                        f" ends near {now:.4g}."
                     )
                 before, rate, piece = now, pace, min(4 * piece, PIECE)
             found.append(step)
@@ -172,7 +185,9 @@ class StepLine:
 
     @float64
     def check(self, steps: int) -> Extremes:
-        """Refuse schedules that become negative within so many steps; and the extremes among them."""
+        """Refuse schedules that become negative within so many steps; and the extremes
+        among them.
+        """
         if steps not in self._checked:
             seen = self._begin()
             while (left := int(steps - float(seen.clock.step))) > 0:
@@ -187,7 +202,9 @@ class StepLine:
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """A stretch of a flow between two breaks: its ends in τ, the tempo on it, and (t, s) along it."""
+    """A stretch of a flow between two breaks: its ends in τ, the tempo on it, and (t,
+    s) along it.
+    """
 
     begin: float
     end: float
@@ -196,7 +213,9 @@ class Span:
 
 
 class FlowLine:
-    """The clocks of a flow, as far as they have been asked for. ``breaks`` are those of each factor, in its own x."""
+    """The clocks of a flow, as far as they have been asked for. ``breaks`` are those of
+    each factor, in its own x.
+    """
 
     def __init__(self, tempo: Tempo, breaks: list[list[float]], law: str) -> None:
         self.tempo, self.breaks, self.law = tempo, breaks, law
@@ -299,7 +318,8 @@ class FlowLine:
                 and now - before < 1e-3 * (last - now) / (DOUBLINGS - doubling + 1)
             ):
                 raise InputError(
-                    f"Argument {said} is never reached: with {self.law} the {clock} ends near {now:.4g}."
+                    f"Argument {said} is never reached: with {self.law} the {clock}"
+                    f" ends near {now:.4g}."
                 )
             before, end = now, 2 * end
         found = []

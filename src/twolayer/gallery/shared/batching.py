@@ -1,8 +1,11 @@
-"""What the figures of batch size share: problems, laws, and measured weak recovery that resumes.
+"""What the figures of batch size share: problems, laws, and measured weak recovery that
+resumes.
 
-    ratio = γ0 s²/(2 c n0):    on the noise line, the unstable point over the start to the power ℓ − 2
+    ratio = γ0 s²/(2 c n0):
+        on the noise line, the unstable point over the start to the power ℓ − 2
 
-A ratio well below 1 keeps the noise weak on the line itself; a large one makes sure that nothing is learned below it.
+A ratio well below 1 keeps the noise weak on the line itself; a large one makes sure
+that nothing is learned below it.
 """
 
 from __future__ import annotations
@@ -14,11 +17,21 @@ import numpy as np
 import twolayer as tl
 from twolayer.gallery.shared.parts import part
 from twolayer.numerics.arguments import Options, Variables
+from twolayer.numerics.statistics import Fit
 
 if TYPE_CHECKING:
     from twolayer.analysis.weak_recovery import WeakRecovery
 
-__all__ = ["ALGORITHMS", "SHARE", "batch_of", "hermite", "law", "recovered", "rounding"]
+__all__ = [
+    "ALGORITHMS",
+    "SHARE",
+    "batch_of",
+    "fit_of",
+    "hermite",
+    "law",
+    "recovered",
+    "rounding",
+]
 
 ALGORITHMS: dict[str, Options] = {
     "SGD": {"loss": "squared", "geometry": "projected"},
@@ -62,7 +75,11 @@ def recovered(
     **options: Any,
 ) -> WeakRecovery:
     """Measured weak recovery, kept as a piece of the figure."""
-    from twolayer.analysis.weak_recovery import WeakRecovery, growth_of
+    from twolayer.analysis.weak_recovery import (
+        WeakRecovery,
+        growth_of,
+        threshold_of,
+    )
 
     def compute() -> Variables:
         runs = tl.weak_recovery(problem, algorithm, dims, seed=seed, **options)
@@ -79,7 +96,7 @@ def recovered(
     return WeakRecovery(
         problem,
         algorithm,
-        options.get("level", 0.5),
+        threshold_of(problem, options.get("threshold")),
         dims,
         data.steps.values,
         limits,
@@ -88,8 +105,18 @@ def recovered(
     )
 
 
+def fit_of(run: WeakRecovery) -> Fit | None:
+    """The exponent that runs show, with the error of the runs: `SHARE` allows for the
+    rest.
+    """
+    law = run.law(start=False)
+    return None if law is None else law.fit
+
+
 def rounding(run: WeakRecovery) -> float:
-    """What half a step at either end of the dimensions does to the exponent: it counts where steps are few."""
+    """What half a step at either end of the dimensions does to the exponent: it counts
+    where steps are few.
+    """
     known = [
         (n, m.value)
         for n, m in zip(run.dims, run.medians, strict=True)

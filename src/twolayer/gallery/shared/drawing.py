@@ -1,6 +1,8 @@
-"""What the drawings of the gallery share: a sheet of panels, its title, points with bars, ticks.
+"""What the drawings of the gallery share: a sheet of panels, its title, points with
+bars, ticks.
 
-A drawing takes the data of its figure and nothing else: settings, task and verdict are among the attributes.
+A drawing takes the data of its figure and nothing else: settings, task and verdict are
+among the attributes.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ ALGORITHMS: dict[str, Options] = {
     "correlation": {"marker": "s", "ls": "--", "label": "correlation loss"},
     "spherical": {"marker": "^", "ls": "-.", "label": "squared loss, spherical"},
 }
-"""The three algorithms of the batch papers are told apart by marker and dash as well as by colour."""
+"""The three algorithms of the batch papers are told apart by marker and dash as well as
+by colour.
+"""
 
 
 def told(data: xr.Dataset) -> SimpleNamespace:
@@ -132,7 +136,9 @@ def median_points(
     marker: str = "o",
     factor: object = 1.0,
 ) -> None:
-    """Medians with their intervals, ``name``, ``name_low`` and ``name_high``; an end not known is an arrow outwards."""
+    """Medians with their intervals, ``name``, ``name_low`` and ``name_high``; an end
+    not known is an arrow outwards.
+    """
     values = [
         np.asarray(row[key].values, dtype=float) * factor
         for key in (name, f"{name}_low", f"{name}_high")
@@ -176,7 +182,9 @@ def median_points(
 
 
 def plain_ticks(axis: Axis) -> None:
-    """Numbers such as 20 and 50 on a logarithmic axis of few decades; more of them keep their powers of ten."""
+    """Numbers such as 20 and 50 on a logarithmic axis of few decades; more of them keep
+    their powers of ten.
+    """
     low, high = axis.get_view_interval()
     if 0 < 300 * low < high:
         return

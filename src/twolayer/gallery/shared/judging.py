@@ -1,15 +1,8 @@
-"""Verdicts of figures: a claim, the checks it rests on, and three outcomes.
+"""Verdicts of figures: a claim, and the checks it rests on (numerics/verdict.py).
 
-    |measured − expected| ≤ tolerance = c · standard error + allowance
-
-    differs     the deviation exceeds the tolerance
-    agrees      it does not, and deviation + tolerance ≤ resolution: what the claim must be told apart from
-    undecided   otherwise, and where there is nothing to judge by
-
-c is Student's, with one chance `LEVEL` of a false alarm for all the numbers of a check (numerics/significance.py). The
-allowance is what the prediction leaves out by its own account, and the resolution is stated by each figure: a test that
-would have passed whatever was measured is no agreement. Every check says what it compares, its threshold and its
-numbers.
+The allowance of a check is what the prediction leaves out by its own account, and its
+resolution, what the claim must be told apart from, is stated by each figure. Every
+check says what it compares, its threshold and its numbers.
 """
 
 from __future__ import annotations
@@ -22,9 +15,16 @@ import numpy as np
 from twolayer.numerics.arguments import Array
 from twolayer.numerics.html import card, escaped
 from twolayer.numerics.significance import LEVEL, limit_of
+from twolayer.numerics.verdict import (
+    AGREE,
+    DIFFER,
+    UNDECIDED,
+    Trial,
+    compare_ranges,
+    first_outcome,
+)
 
 __all__ = [
-    "OUTCOMES",
     "Check",
     "Verdict",
     "between",
@@ -36,9 +36,6 @@ __all__ = [
     "verdict",
 ]
 
-OUTCOMES = ("differs", "undecided", "agrees")
-"""From the one that decides: a verdict is the first that any of its checks has."""
-
 ROUNDING = 1e-9  # of the resolution
 
 
@@ -48,14 +45,14 @@ class Check(NamedTuple):
     Attributes
     ----------
     outcome : str
-        ``"agrees"``, ``"differs"`` or ``"undecided"``.
+        ``"agree"``, ``"differ"`` or ``"undecided"``.
     text : str
         What was compared, the threshold and the numbers.
 
     Examples
     --------
     >>> holds(True, "b is there")
-    Check(outcome='agrees', text='b is there')
+    Check(outcome='agree', text='b is there')
     """
 
     outcome: str
@@ -81,7 +78,7 @@ class Verdict(NamedTuple):
     ...     (near("a", 1.1, 1.0, 0.01, resolution=0.2), holds(True, "b is there")),
     ... )
     >>> found.outcome, found.agrees
-    ('differs', False)
+    ('differ', False)
     """
 
     claim: str
@@ -90,14 +87,13 @@ class Verdict(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """``"agrees"``, ``"differs"`` or ``"undecided"``."""
-        found = {check.outcome for check in self.checks}
-        return next((word for word in OUTCOMES if word in found), "undecided")
+        """``"agree"``, ``"differ"`` or ``"undecided"``."""
+        return first_outcome(check.outcome for check in self.checks)
 
     @property
     def agrees(self) -> bool:
         """Whether measurement and theory agree."""
-        return self.outcome == "agrees"
+        return self.outcome == AGREE
 
     def _repr_html_(self) -> str:
         rows = [(check.outcome, escaped(check.text)) for check in self.checks]
@@ -127,9 +123,11 @@ def near(
     count: int = 1,
     digits: int = 3,
 ) -> Check:
-    """Whether a measured number is the expected one; two of these are the ends of what is expected.
+    """Whether a measured number is the expected one; two of these are the ends of what
+    is expected.
 
-    ``freedom`` are the degrees of freedom of the error, ``count`` is how many such numbers are looked at.
+    ``freedom`` are the degrees of freedom of the error, ``count`` is how many such
+    numbers are looked at.
 
     Examples
     --------
@@ -141,28 +139,22 @@ def near(
     low, high = expected if isinstance(expected, tuple) else (expected, expected)
     if np.isnan([low, high]).any():
         return unknown(
-            f"{what} {value:.{digits}f}, none predicted: the formula does not hold there"
+            f"{what} {value:.{digits}f}, none predicted: the formula does not hold"
+            " there"
         )
     said = f"expected {low:.{digits}f}" + (
         f" to {high:.{digits}f}" if high > low else ""
     )
     if not np.isfinite([value, error]).all():
         return unknown(f"{what} could not be measured, {said}")
-    tolerance, gap = (
-        limit_of(count, freedom) * error + allowance,
-        max(low - value, value - high, 0.0),
-    )
-    outcome = (
-        "differs"
-        if gap > tolerance
-        else "agrees"
-        if gap + tolerance <= resolution
-        else "undecided"
-    )
+    nearest = min(max(value, low), high)
+    limit = limit_of(count, freedom)
+    trial = Trial(value, nearest, error, resolution, allowance, limit)
     numbers = f"{value:.{digits}f} ± {error:.{digits}f}, {said}"
     return Check(
-        outcome,
-        f"{what} {numbers}, tolerance {tolerance:.{digits}f}, resolution {resolution:.{digits}f}",
+        trial.verdict,
+        f"{what} {numbers}, tolerance {float(trial.tolerance):.{digits}f}, resolution"
+        f" {resolution:.{digits}f}",
     )
 
 
@@ -175,46 +167,45 @@ def largest(
     allowance: Array = 0.0,
     freedom: float = np.inf,
 ) -> Check:
-    """Whether many deviations are within their errors: the largest in units of its tolerance, and what was seen.
+    """Whether many deviations are within their errors: the largest in units of its
+    tolerance, and what was seen.
 
-    ``resolution`` and ``allowance`` are numbers, or one for each deviation. What would have been seen is told as a part
-    of the resolution. Numbers whose error is no more than rounding are left out where they deviate by no more than is
-    allowed: a count of steps that is the same in all runs.
+    ``resolution`` and ``allowance`` are numbers, or one for each deviation. What would
+    have been seen is told as a part of the resolution. Numbers whose error is no more
+    than rounding are left out where they deviate by no more than is allowed: a count of
+    steps that is the same in all runs.
 
     Examples
     --------
     >>> largest("M", [0.1, -0.02], [0.05, 0.01], resolution=1.0, freedom=31).text
-    'M: largest of 2 deviations 2.0 standard errors, 4.7 allowed, rms 2.0; seen from 0.34 of the resolution on'
+    'M: largest of 2 deviations 2.0 standard errors, 4.7 allowed, rms 2.0; seen from
+    0.34 of the resolution on'
     """
-    gap, error, room, scale = (
-        np.asarray(x, dtype=float).ravel()
-        for x in np.broadcast_arrays(np.abs(gaps), errors, allowance, resolution)
-    )
-    known = (error > ROUNDING * scale) | (gap > room)
-    gap, error, room, scale = (x[known] for x in (gap, error, room, scale))
-    if not gap.size or not np.isfinite(gap).all():
-        return unknown(
-            f"{what}: {'deviations are not finite' if gap.size else 'nothing was measured'}"
-        )
-    limit = limit_of(gap.size, freedom)
-    tolerance, safe = (
-        limit * error + room,
-        np.where(error > ROUNDING * scale, error, np.inf),
-    )
-    seen = float(((gap + tolerance) / scale).max())
-    outcome = (
-        "differs" if (gap > tolerance).any() else "agrees" if seen <= 1 else "undecided"
-    )
-    z = np.maximum(gap - room, 0.0) / safe
-    beside = (
-        f", beyond the {room.max():.2g} of the prediction itself,"
-        if room.max() > 0
-        else ""
-    )
+    gap = np.abs(np.asarray(gaps, dtype=float))
+    scale = np.broadcast_to(resolution, gap.shape)
+    room = np.broadcast_to(allowance, gap.shape)
+    error = np.broadcast_to(errors, gap.shape)
+    random = error > ROUNDING * scale
+    known = random | (gap > room)
+    if not known.any():
+        return unknown(f"{what}: nothing was measured")
+    if not np.isfinite(gap[known]).all():
+        return unknown(f"{what}: deviations are not finite")
+    limit = limit_of(int(known.sum()), freedom)
+    trial = Trial(gap[known], 0.0, error[known], scale[known], room[known], limit)
+    seen = float((trial.seen / scale[known]).max())
+    # a deviation without an error is not counted in standard errors
+    safe = np.where(random, error, np.inf)
+    z = (np.maximum(gap - room, 0.0) / safe)[known]
+    left_out = float(room[known].max())
+    beside = ""
+    if left_out > 0:
+        beside = f", beyond the {left_out:.2g} of the prediction itself,"
     return Check(
-        outcome,
-        f"{what}: largest of {gap.size} deviations{beside} {z.max():.1f} standard errors, {limit:.1f} allowed, rms "
-        f"{np.sqrt((z**2).mean()):.1f}; seen from {seen:.2f} of the resolution on",
+        trial.verdict,
+        f"{what}: largest of {z.size} deviations{beside} {z.max():.1f} standard"
+        f" errors, {limit:.1f} allowed, rms {np.sqrt((z**2).mean()):.1f}; seen from"
+        f" {seen:.2f} of the resolution on",
     )
 
 
@@ -227,20 +218,23 @@ def between(what: str, low: float, value: float, high: float, digits: int = 3) -
     'ratio 1.050, from 0.900 to 1.100 expected'
     """
     ends = f"from {low:.{digits}f} to {high:.{digits}f} expected"
-    return holds(low <= value <= high, f"{what} {value:.{digits}f}, {ends}")
+    outcome = compare_ranges(value, value, low, high)
+    return Check(outcome, f"{what} {value:.{digits}f}, {ends}")
 
 
 def same_law(
     what: str, one: np.ndarray, two: np.ndarray, count: int = 1, resolution: float = 0.5
 ) -> Check:
-    """Whether two samples have one law, by Kolmogorov and Smirnov; infinite values are runs that have not arrived.
+    """Whether two samples have one law, by Kolmogorov and Smirnov; infinite values are
+    runs that have not arrived.
 
-    ``resolution`` is the distance of distribution functions that must be seen, ``count`` the number of such tests.
+    ``resolution`` is the distance of distribution functions that must be seen,
+    ``count`` the number of such tests.
 
     Examples
     --------
     >>> same_law("times", np.arange(40.0), np.arange(40.0) + 100).outcome
-    'differs'
+    'differ'
     >>> same_law("times", np.arange(4.0), np.arange(4.0)).outcome
     'undecided'
     """
@@ -251,24 +245,20 @@ def same_law(
     level = LEVEL / count
     seen = float(np.sqrt(-np.log(level / 2) / 2 * (1 / n + 1 / m)))
     text = (
-        f"{what}: Kolmogorov–Smirnov distance {found.statistic:.2f}, p-value {found.pvalue:.2g}, threshold "
-        f"{level:.1g}; distances from {seen:.2f} on are seen, resolution {resolution:g}"
+        f"{what}: Kolmogorov–Smirnov distance {found.statistic:.2f}, p-value"
+        f" {found.pvalue:.2g}, threshold {level:.1g}; distances from {seen:.2f} on are"
+        f" seen, resolution {resolution:g}"
     )
-    return Check(
-        "differs"
-        if found.pvalue < level
-        else "agrees"
-        if seen <= resolution
-        else "undecided",
-        text,
-    )
+    if found.pvalue < level:
+        return Check(DIFFER, text)
+    return Check(AGREE if seen <= resolution else UNDECIDED, text)
 
 
 def holds(condition: object, text: str) -> Check:
     """A statement that is true or false as it stands."""
-    return Check("agrees" if bool(condition) else "differs", text)
+    return Check(AGREE if bool(condition) else DIFFER, text)
 
 
 def unknown(text: str) -> Check:
     """A check for which there is nothing to judge by."""
-    return Check("undecided", text)
+    return Check(UNDECIDED, text)

@@ -1,8 +1,11 @@
-"""Pieces of a figure that are kept on disk while it is made, so that an interrupted figure goes on where it stopped.
+"""Pieces of a figure that are kept on disk while it is made, so that an interrupted
+figure goes on where it stopped.
 
-    part("d=1000", compute)  =  the dataset of compute(), or what an interrupted run with the same settings kept
+    part("d=1000", compute)  =
+        the dataset of compute(), or what an interrupted run with the same settings kept
 
-Pieces lie in a hidden folder beside the files of the figure and go when the figure is written.
+Pieces lie in a hidden folder beside the files of the figure and go when the figure is
+written.
 """
 
 from __future__ import annotations
@@ -30,9 +33,11 @@ _FOLDER: ContextVar[Path | None] = ContextVar(
 def keeping(
     folder: Path | None, name: str, settings: Mapping[str, object]
 ) -> Iterator[Callable[[], None]]:
-    """Keep the pieces of a figure under a folder while it is made; gives the call that removes them.
+    """Keep the pieces of a figure under a folder while it is made; gives the call that
+    removes them.
 
-    Other settings of the same figure have other pieces. Without a folder nothing is kept.
+    Other settings of the same figure have other pieces. Without a folder nothing is
+    kept.
     """
     place = None
     if folder is not None:

@@ -1,8 +1,11 @@
-"""Pictures of the gallery that are small enough to be kept, each with what it shows, and its data.
+"""Pictures of the gallery that are small enough to be kept, each with what it shows,
+and its data.
 
     images/gallery/NAME.webp         1200 pixels wide, at most 80 kB
-    images/gallery/NAME.nc           the data it is drawn from, where they take at most 2.5 MB
-    images/gallery/pictures.json     NAME: version, settings, seed and fingerprint of the data; hash of the picture
+    images/gallery/NAME.nc
+        the data it is drawn from, where they take at most 2.5 MB
+    images/gallery/pictures.json
+        NAME: version, settings, seed and fingerprint of the data; hash of the picture
 
 A picture of a full version stays until its settings are no longer those of the figure.
 """
@@ -42,7 +45,8 @@ def known(folder: str | os.PathLike[str]) -> dict[str, Json]:
 def keep(
     plate: Plate, folder: str | os.PathLike[str], shown: Json, full: Json
 ) -> Path | None:
-    """Put the picture of a figure and its data into a folder; None where those of the full version stay.
+    """Put the picture of a figure and its data into a folder; None where those of the
+    full version stay.
 
     Parameters
     ----------
@@ -71,7 +75,9 @@ def keep(
 
 
 def redraw(name: str, folder: str | os.PathLike[str]) -> Path:
-    """Draw a picture again from the data beside it, where the drawing has changed and the numbers have not."""
+    """Draw a picture again from the data beside it, where the drawing has changed and
+    the numbers have not.
+    """
     every, data = known(folder), load(Path(folder) / f"{name}.nc")
     if not isinstance(data, xr.Dataset):
         reject("name", name, "a figure whose data are kept")
@@ -83,10 +89,8 @@ def _put(plate: Plate, folder: Path, every: dict[str, Json], shown: Json) -> Pat
     every[name] = {**shown, "picture": f"sha256:{hashlib.sha256(picture).hexdigest()}"}
     text = json.dumps(dict(sorted(every.items())), indent=1, ensure_ascii=False) + "\n"
     path = folder / f"{name}.webp"
-    write_atomically(path, lambda file: file.write_bytes(picture))
-    write_atomically(
-        folder / "pictures.json", lambda file: file.write_text(text, encoding="utf-8")
-    )
+    write_atomically(path, picture)
+    write_atomically(folder / "pictures.json", text)
     return path
 
 

@@ -1,11 +1,14 @@
-"""Recorded verdicts: what a figure said, with which settings, seed and versions, and the fingerprint of its data.
+"""Recorded verdicts: what a figure said, with which settings, seed and versions, and
+the fingerprint of its data.
 
-    docs/gallery.json   for each figure its quick version and, where it was run, the full one
-    docs/gallery.md     Verdict (version, cost): outcome. text      lines of each section, written from the entries
+    docs/gallery.json   for each figure its quick version and, where it was run,
+                        the full one
+    docs/gallery.md     Verdict (version, cost): outcome. text
+                        lines of each section, written from the entries
     docs/images/gallery pictures, and what they show
 
-`record` puts a figure into the file, its line into the page of the same name beside it, and its picture into the folder
-of pictures if there is one.
+`record` puts a figure into the file, its line into the page of the same name beside it,
+and its picture into the folder of pictures if there is one.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import numpy as np
 from twolayer.gallery.shared import pictures
 from twolayer.gallery.shared.registry import Entry, Plate, figures
 from twolayer.numerics.arguments import Json
-from twolayer.numerics.errors import InputError, choice
+from twolayer.numerics.errors import InputError, choice, expect, path_of
 from twolayer.numerics.writing import write_atomically
 
 if TYPE_CHECKING:
@@ -34,7 +37,9 @@ VERSIONS = ("full", "quick")
 
 
 def fingerprint(data: xr.Dataset) -> str:
-    """SHA-256 of the names, dimensions and values of all variables, whatever their order."""
+    """SHA-256 of the names, dimensions and values of all variables, whatever their
+    order.
+    """
     found = hashlib.sha256()
     for name in sorted(map(str, data.variables)):
         values = np.asarray(data[name].values)
@@ -81,15 +86,16 @@ def read(path: str | os.PathLike[str]) -> dict[str, Json]:
 
 
 def record(plate: Plate, path: str | os.PathLike[str], version: str, cost: str) -> Json:
-    """Put a figure into a file of verdicts, its line into the page and its picture into the folder beside it.
+    """Put a figure into a file of verdicts, its line into the page and its picture into
+    the folder beside it.
 
     Parameters
     ----------
     plate : Plate
         From `run`.
     path : path
-        A JSON file, made if it is not there; NAME.md beside NAME.json is the page, images/gallery the folder of
-        pictures. Neither is made.
+        A JSON file, made if it is not there; NAME.md beside NAME.json is the page,
+        images/gallery the folder of pictures. Neither is made.
     version : str
         ``"full"`` or ``"quick"``, with the settings of that version.
     cost : str
@@ -105,15 +111,17 @@ def record(plate: Plate, path: str | os.PathLike[str], version: str, cost: str) 
     ...     "quick",
     ...     "2 s on 2 cores",
     ... )
-    >>> line_of("quick", entry)[:40]
-    'Verdict (quick, 2 s on 2 cores): agrees.'
+    >>> line_of("quick", entry)[:39]
+    'Verdict (quick, 2 s on 2 cores): agree.'
     """
-    attributes = plate.data.attrs
+    attributes = expect(Plate, "plate", plate).data.attrs
+    path_of("path", path)
     name, settings = attributes["gallery"], json.loads(attributes["settings"])
     seed = settings.pop("seed")
     if settings != settings_of(figures()[name], choice("version", version, VERSIONS)):
         raise InputError(
-            f"Only the {version} version of {name} can be recorded as such, but its settings were changed."
+            f"Only the {version} version of {name} can be recorded as such, but its"
+            " settings were changed."
         )
     entry = {
         "settings": settings,
@@ -127,11 +135,11 @@ def record(plate: Plate, path: str | os.PathLike[str], version: str, cost: str) 
     known = read(path)
     known[name] = {**known.get(name, {}), version: entry}
     text = json.dumps(dict(sorted(known.items())), indent=1, ensure_ascii=False) + "\n"
-    write_atomically(path, lambda file: file.write_text(text, encoding="utf-8"))
+    write_atomically(path, text)
     page = Path(path).with_suffix(".md")
     if page.exists():
         new = _with_lines(page.read_text(encoding="utf-8"), name, known[name])
-        write_atomically(page, lambda file: file.write_text(new, encoding="utf-8"))
+        write_atomically(page, new)
     folder = Path(path).parent / pictures.FOLDER
     if folder.is_dir():
         shown = {
@@ -143,7 +151,9 @@ def record(plate: Plate, path: str | os.PathLike[str], version: str, cost: str) 
 
 
 def _with_lines(page: str, name: str, entries: Json) -> str:
-    """A page with the verdicts of a figure where its old ones were, or at the end of its section."""
+    """A page with the verdicts of a figure where its old ones were, or at the end of
+    its section.
+    """
     lines = "".join(
         f"{line_of(version, entries[version])}\n\n"
         for version in VERSIONS

@@ -1,9 +1,11 @@
-"""What the figures of recovery share: matched tasks of information exponent k, and steps for which they are learnt.
+"""What the figures of recovery share: matched tasks of information exponent k, and
+steps for which they are learnt.
 
     h = σ = h_k,   spherical steps δ/N,   δ = c_k N^{−(k−2)/2} for k ≥ 3
 
-Steps shrink with N for k ≥ 3 because the normalisation of larger ones undoes the growth of an overlap of N^{−1/2}
-(analysis/population_loss.py). The squared loss has so much noise for k ≥ 3 that the correlation loss is taken there.
+Steps shrink with N for k ≥ 3 because the normalisation of larger ones undoes the growth
+of an overlap of N^{−1/2} (analysis/population_loss.py). The squared loss has so much
+noise for k ≥ 3 that the correlation loss is taken there.
 """
 
 from __future__ import annotations
@@ -30,11 +32,16 @@ LEVELS = (0.4, 0.7)
 
 def asked(geometry: str) -> str:
     """What all these figures ask, in one line."""
-    return f"target h_k(z1)   student h_k, p = 1, a = 1   single fresh samples, {geometry}; correlation loss for k ≥ 3"
+    return (
+        "target h_k(z1)   student h_k, p = 1, a = 1   single fresh samples,"
+        f" {geometry}; correlation loss for k ≥ 3"
+    )
 
 
 def require_exponents(exponents: tuple[int, ...], geometry: str) -> None:
-    """Refuse exponents without settings, and weights that are not on the sphere, where overlaps are no cosines."""
+    """Refuse exponents without settings, and weights that are not on the sphere, where
+    overlaps are no cosines.
+    """
     choice("geometry", geometry, ("spherical", "projected"))
     for k in exponents:
         choice("exponents", str(k), map(str, STEPS))
@@ -57,7 +64,9 @@ def law(k: int) -> str:
 
 
 def flow_samples(k: int, dim: int, start: float, end: float) -> float:
-    """Samples that the flow takes from one overlap to another: the same in both geometries."""
+    """Samples that the flow takes from one overlap to another: the same in both
+    geometries.
+    """
     problem, algorithm = task(k)
     return tl.single_index.population_loss(problem, algorithm.loss).time(
         start, end

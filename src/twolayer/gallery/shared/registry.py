@@ -1,13 +1,16 @@
-"""What a figure of the gallery is, where figures are found, and how one is run, drawn and written.
+"""What a figure of the gallery is, where figures are found, and how one is run, drawn
+and written.
 
     @figure("name", "what it shows", quick={…}, fixed={…})
     compute(*, seed, settings…) → Finding(data, verdict, task)
-    draw(data) → Figure                                            and, where it moves, animate(data) → Animation
+    draw(data) → Figure                                            and, where it moves,
+        animate(data) → Animation
 
-A figure is a file with these functions. Settings are the keyword arguments of the first; ``quick`` holds those of a
-smaller version that takes seconds, ``fixed`` the reason why target, activation or geometry is none of them. Settings,
-task and verdict are kept among the attributes of the data, so that a figure is drawn from its file as from its
-computation. Figures of one source form a group.
+A figure is a file with these functions. Settings are the keyword arguments of the
+first; ``quick`` holds those of a smaller version that takes seconds, ``fixed`` the
+reason why target, activation or geometry is none of them. Settings, task and verdict
+are kept among the attributes of the data, so that a figure is drawn from its file as
+from its computation. Figures of one source form a group.
 """
 
 from __future__ import annotations
@@ -15,7 +18,9 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import io
 import json
+import math
 import os
 import pkgutil
 import sys
@@ -31,7 +36,15 @@ from matplotlib.figure import Figure
 from twolayer.gallery.shared.judging import Check, Verdict
 from twolayer.gallery.shared.parts import keeping
 from twolayer.numerics.arguments import Options
-from twolayer.numerics.errors import InputError, choice, closest, reject, short
+from twolayer.numerics.errors import (
+    InputError,
+    choice,
+    closest,
+    expect,
+    path_of,
+    reject,
+    short,
+)
 
 __all__ = [
     "Entry",
@@ -47,6 +60,8 @@ __all__ = [
     "write",
 ]
 
+WORDS = {"agrees": "agree", "differs": "differ"}  # of older data
+
 GROUPS = {
     "escape": ("arnaboldi2023escaping",),
     "mean-field": ("arnaboldi2023dimensionless",),
@@ -61,7 +76,8 @@ FRAMES_PER_SECOND = 12
 
 
 class Finding(NamedTuple):
-    """What a figure computes: its data, the verdict on them, and the task in one or two lines.
+    """What a figure computes: its data, the verdict on them, and the task in one or two
+    lines.
 
     Attributes
     ----------
@@ -76,11 +92,11 @@ class Finding(NamedTuple):
     --------
     >>> found = Finding(
     ...     xr.Dataset({"x": ("i", [1.0])}),
-    ...     Verdict("it is one", (Check("agrees", "x = 1"),)),
+    ...     Verdict("it is one", (Check("agree", "x = 1"),)),
     ...     "no task",
     ... )
     >>> found.verdict.outcome
-    'agrees'
+    'agree'
     """
 
     data: xr.Dataset
@@ -149,7 +165,8 @@ def figure(
     papers: tuple[str, ...] | None = None,
     moves: bool = False,
 ) -> Callable[[Callable[..., Finding]], Callable[..., Finding]]:
-    """Decorator: put a figure into the gallery, to be drawn by ``draw`` (and ``animate``) of the same file.
+    """Decorator: put a figure into the gallery, to be drawn by ``draw`` (and
+    ``animate``) of the same file.
 
     Parameters
     ----------
@@ -158,7 +175,8 @@ def figure(
     quick : mapping
         Settings of the smaller version.
     fixed : mapping, optional
-        Of target, activation and geometry those that are no settings, with the reason in half a sentence.
+        Of target, activation and geometry those that are no settings, with the reason
+        in half a sentence.
     group : str
         One of `GROUPS`.
     papers : tuple of str, optional
@@ -223,7 +241,8 @@ def figures() -> dict[str, Entry]:
 
 
 def read_setting(text: str, settings: Mapping[str, Any]) -> tuple[str, Any]:
-    """``key=value`` as a setting of the type it has by default; ``a,b,c`` is a sequence.
+    """``key=value`` as a setting of the type it has by default; ``a,b,c`` is a
+    sequence.
 
     Examples
     --------
@@ -235,7 +254,8 @@ def read_setting(text: str, settings: Mapping[str, Any]) -> tuple[str, Any]:
         raise InputError(f"--set must be KEY=VALUE, but got {short(text)}.")
     if key not in settings:
         raise InputError(
-            f"Unknown setting {key!r}{closest(key, settings)}; settings are {', '.join(settings)}."
+            f"Unknown setting {short(key)}{closest(key, settings)}; settings are"
+            f" {', '.join(settings)}."
         )
     default = settings[key]
     if isinstance(default[0] if isinstance(default, tuple) else default, str):
@@ -248,7 +268,9 @@ def read_setting(text: str, settings: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 def _like(key: str, value: Any, default: Any) -> Any:
-    """The value, checked to be of the kind of the default: an integer, a number, text, or a sequence of these."""
+    """The value, checked to be of the kind of the default: an integer, a number, text,
+    or a sequence of these.
+    """
     if isinstance(default, tuple):
         items = value if isinstance(value, list | tuple) else (value,)
         if not items:
@@ -261,6 +283,8 @@ def _like(key: str, value: Any, default: Any) -> Any:
     if isinstance(default, bool | str):
         return value
     number = not isinstance(value, bool) and isinstance(value, int | float)
+    if number and not math.isfinite(value):
+        reject(key, value, "a finite number")
     if isinstance(default, int) and not (number and value == int(value) and value > 0):
         reject(key, value, "a positive integer")
     if isinstance(default, float) and not (number and value >= 0):
@@ -287,21 +311,22 @@ def run(
     seed : int
         Seed of all random numbers.
     out : path, optional
-        A folder to write into. Finished pieces are kept there until the figure is written, so that the same call
-        after an interruption goes on where it stopped.
+        A folder to write into. Finished pieces are kept there until the figure is
+        written, so that the same call after an interruption goes on where it stopped.
     **settings
         Settings of the figure to change.
 
     Returns
     -------
     Plate
-        ``.figure`` (matplotlib), ``.data`` (xarray) and ``.verdict`` (``.outcome``, ``.claim``, ``.checks``).
+        ``.figure`` (matplotlib), ``.data`` (xarray) and ``.verdict`` (``.outcome``,
+        ``.claim``, ``.checks``).
 
     Examples
     --------
     >>> plate = run("mediocrity", quick=True)
     >>> plate.verdict.outcome
-    'agrees'
+    'agree'
     """
     known = figures()
     entry = known[choice("name", name, known)]
@@ -343,7 +368,8 @@ def run(
 
 def verdict_of(data: xr.Dataset) -> Verdict:
     """The verdict that the data of a figure carry."""
-    checks = tuple(Check(*check) for check in json.loads(data.attrs["checks"]))
+    stored = json.loads(data.attrs["checks"])
+    checks = tuple(Check(WORDS.get(word, word), text) for word, text in stored)
     return Verdict(data.attrs["claim"], checks, data.attrs["note"])
 
 
@@ -375,9 +401,31 @@ def draw(data: xr.Dataset) -> Plate:
 
 def files_of(plate: Plate, folder: str | os.PathLike[str]) -> list[Path]:
     """NAME.png, NAME.nc and, where it moves, NAME.gif."""
-    base = Path(folder) / plate.data.attrs["gallery"]
+    name = expect(Plate, "plate", plate).data.attrs["gallery"]
+    base = path_of("folder", folder) / name
     suffixes = (".png", ".nc") if plate.animation is None else (".png", ".nc", ".gif")
     return [base.with_suffix(suffix) for suffix in suffixes]
+
+
+class Frames(PillowWriter):
+    """An animation as GIF in memory."""
+
+    image: io.BytesIO
+    _frames: list[Any]
+
+    def finish(self) -> None:
+        """Put the frames together, as its parent does in a file."""
+        self.image = io.BytesIO()
+        first, *others = self._frames
+        wait = int(1000 / self.fps)
+        first.save(
+            self.image,
+            "gif",
+            save_all=True,
+            append_images=others,
+            duration=wait,
+            loop=0,
+        )
 
 
 def write(plate: Plate, folder: str | os.PathLike[str]) -> list[Path]:
@@ -413,6 +461,7 @@ def write(plate: Plate, folder: str | os.PathLike[str]) -> list[Path]:
         save_figure(plate.figure, files[0])
         save(plate.data, files[1])
         if moving is not None:
-            writer = PillowWriter(fps=FRAMES_PER_SECOND)
-            write_atomically(files[2], lambda path: moving.save(path, writer=writer))
+            frames = Frames(fps=FRAMES_PER_SECOND)
+            moving.save(files[2], writer=frames)
+            write_atomically(files[2], frames.image.getbuffer())
     return files

@@ -1,8 +1,11 @@
-"""What the figures of giant steps share: theory and experiment from one start, and how far they are apart.
+"""What the figures of giant steps share: theory and experiment from one start, and how
+far they are apart.
 
-    |mean of the runs − theory| ≤ c √(se² + error²)    at all steps, for all neurons and directions
+    |mean of the runs − theory| ≤ c √(se² + error²)
+        at all steps, for all neurons and directions
 
-A batch of α d samples makes steps of order one, so runs at finite d scatter by 1/√d about a theory without a dimension.
+A batch of α d samples makes steps of order one, so runs at finite d scatter by 1/√d
+about a theory without a dimension.
 """
 
 from __future__ import annotations
@@ -55,7 +58,9 @@ class StepPair(NamedTuple):
         return values.mean(0), standard_error(values)
 
     def gaps(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Deviations and their standard errors, from the first step on; numbers below rounding count as equal."""
+        """Deviations and their standard errors, from the first step on; numbers below
+        rounding count as equal.
+        """
         mean, se = self.mean(name)
         error = (
             self.theory[f"{name}_error"].values[0]
@@ -70,7 +75,9 @@ class StepPair(NamedTuple):
         return np.where(exact, 0.0, gap), np.where(exact, 0.0, np.maximum(total, FLOOR))
 
     def range(self, name: str) -> float:
-        """How far the theory moves, or a natural size where that is lost in the fluctuations of a run."""
+        """How far the theory moves, or a natural size where that is lost in the
+        fluctuations of a run.
+        """
         values = self.theory[name].values[0]
         moves, natural = (
             float(np.ptp(values, axis=0).max()),
@@ -81,7 +88,8 @@ class StepPair(NamedTuple):
 
 
 def agree(what: str, pairs: Iterable[StepPair], names: tuple[str, ...]) -> Check:
-    """Whether the runs follow the theory in all entries of the given names at all steps of all pairs.
+    """Whether the runs follow the theory in all entries of the given names at all steps
+    of all pairs.
 
     Deviations of a tenth of the range of their name must be seen.
     """
@@ -130,7 +138,9 @@ def follow(
 
 
 def stack_runs(pairs: Mapping[Any, StepPair], along: str) -> Variables:
-    """Means of the runs of all pairs and their standard errors, of every name in `JUDGED`."""
+    """Means of the runs of all pairs and their standard errors, of every name in
+    `JUDGED`.
+    """
     found: Variables = {}
     for name in JUDGED:
         dims = (along, *next(iter(pairs.values())).theory[name].dims[1:])
@@ -144,5 +154,7 @@ def stack_runs(pairs: Mapping[Any, StepPair], along: str) -> Variables:
 
 
 def strength(M: np.ndarray) -> np.ndarray:
-    """Overlap with each direction, root-mean-square over the neurons: (…, p, k) → (…, k)."""
+    """Overlap with each direction, root-mean-square over the neurons: (…, p, k) → (…,
+    k).
+    """
     return np.asarray(np.sqrt((M**2).mean(-2)))

@@ -1,6 +1,8 @@
-"""What the figures of wide networks share: committees, random starts, and distances between runs and theory.
+"""What the figures of wide networks share: committees, random starts, and distances
+between runs and theory.
 
-distance = sup over save points and entries of |Ω_SGD − Ω_theory|,    claimed to be O(√(γ/(pd)))
+distance = sup over save points and entries of |Ω_SGD − Ω_theory|,    claimed to be
+O(√(γ/(pd)))
 """
 
 from __future__ import annotations
@@ -28,13 +30,16 @@ FLOW = "d**-2"
 def committee(
     activation: str, k: int, p: int, noise: float = 0.0, target: str = "teacher"
 ) -> tl.Problem:
-    """A student of p neurons with a = 1, and a teacher of k such neurons or another target."""
+    """A student of p neurons with a = 1, and a teacher of k such neurons or another
+    target.
+    """
     asked = tl.Teacher(activation, k) if target == "teacher" else target
     return tl.Problem(asked, activation, width=p, noise=noise)
 
 
 def small_weights(M: np.ndarray, dim: int, geometry: str) -> tl.Overlaps:
-    """Neurons of which a part of norm ½ is independent of all others, beside their overlaps with a teacher.
+    """Neurons of which a part of norm ½ is independent of all others, beside their
+    overlaps with a teacher.
 
     On the sphere they are brought to norm one.
     """

@@ -1,9 +1,12 @@
-"""Replicates of one start: independent sets of points, whose mean is the result and whose spread is its error.
+"""Replicates of one start: independent sets of points, whose mean is the result and
+whose spread is its error.
 
-    error at step t = max over the entries x of M and Q of  se(x)/max(1, |x|),    se² = variance over replicates/R
+    error at step t = max over the entries x of M and Q of  se(x)/max(1, |x|),
+        se² = variance over replicates/R
 
-An ensemble watches the threshold of `until` too. Kernels follow from the rows and pushes that its replicates have kept.
-It knows its whole past, stage by stage, so that it can be repeated on other points.
+An ensemble watches the threshold of `until` too. Kernels follow from the rows and
+pushes that its replicates have kept. It knows its whole past, stage by stage, so that
+it can be repeated on other points.
 """
 
 from __future__ import annotations
@@ -39,7 +42,9 @@ class Watcher(NamedTuple):
         return float(_watched(self.until.quantity, self.engine, Q, M, a, self.noise))
 
     def crossing(self, values: list[float]) -> float | None:
-        """The step, interpolated linearly, at which the last of the values has passed the level; None if it has not."""
+        """The step, interpolated linearly, at which the last of the values has passed
+        the level; None if it has not.
+        """
         level = self.until.value * (values[0] if self.until.relative else 1.0)
         now, before = values[-1], values[max(len(values) - 2, 0)]
         if self.until.sign * (now - level) > 0:
@@ -64,8 +69,9 @@ class Past(NamedTuple):
 class Replicas:
     """One start on several sets of points.
 
-    ``at`` is the number of steps taken in the present stage, ``code`` and ``stop`` say how and where it ended; ``past``
-    are the settings of earlier stages with the steps that were taken in each.
+    ``at`` is the number of steps taken in the present stage, ``code`` and ``stop`` say
+    how and where it ended; ``past`` are the settings of earlier stages with the steps
+    that were taken in each.
     """
 
     def __init__(
@@ -111,7 +117,9 @@ class Replicas:
         return found
 
     def advance(self) -> None:
-        """One step of all replicates; none where the weights of one of them leave all bounds."""
+        """One step of all replicates; none where the weights of one of them leave all
+        bounds.
+        """
         for one in self.replicates:
             one.advance()
             if not one.finite:
@@ -130,7 +138,9 @@ class Replicas:
             self.code, self.stop = REACHED, stop
 
     def values(self, t: int) -> tuple[np.ndarray, ...]:
-        """Q, M, a and the training risk at step t, or at the last one before it, replicates first."""
+        """Q, M, a and the training risk at step t, or at the last one before it,
+        replicates first.
+        """
         t = self.past.steps + min(t, self.at)
         return self._seen(
             (one.rows[t], one.a[t], one.risks[t][0]) for one in self.replicates
@@ -139,9 +149,13 @@ class Replicas:
     def averages(self, t: int) -> tuple[np.ndarray, ...]:
         """The same of the average of the iterates."""
         t = self.past.steps + min(t, self.at)
-        return self._seen(
-            (*one.averages[t], one.risks[t][1]) for one in self.replicates
-        )  # type: ignore[misc]
+        each = []
+        for one in self.replicates:
+            average = one.averages[t]
+            assert average is not None, "the algorithm keeps an average of its iterates"
+            Q, M = map(np.asarray, average)
+            each.append((Q, M, one.risks[t][1]))
+        return self._seen(each)
 
     def _seen(
         self, each: Iterable[tuple[np.ndarray, np.ndarray, float]]
@@ -153,7 +167,9 @@ class Replicas:
         return tuple(map(np.array, zip(*parts, strict=True)))
 
     def error(self, t: int) -> float:
-        """The largest standard error of M and Q at step t; of entries larger than one, relative to them."""
+        """The largest standard error of M and Q at step t; of entries larger than one,
+        relative to them.
+        """
         if len(self.replicates) == 1:
             return 0.0
         return max(
@@ -162,9 +178,11 @@ class Replicas:
         )
 
     def kernels(self, smooth: bool | None) -> dict[str, np.ndarray]:
-        """Means over the replicates of C_θ and C_F, (T+1, T+1, p, p), zero where there was no visit.
+        """Means over the replicates of C_θ and C_F, (T+1, T+1, p, p), zero where there
+        was no visit.
 
-        Unless ``smooth`` is None also R_F and R_θ, by derivatives if it is true, with their standard errors.
+        Unless ``smooth`` is None also R_F and R_θ, by derivatives if it is true, with
+        their standard errors.
         """
         found = {
             name: np.mean(x, axis=0)

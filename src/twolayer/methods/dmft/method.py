@@ -1,13 +1,17 @@
 """Dynamical mean-field theory: n = α d samples that are used again and again.
 
-    h = m·h̃* + Σ_i l_i (ξ_i + e_i/√α)        what a sample sees: noise, and its own past that comes back to it
-    rows w = (m, l) move by the algorithm's own step, with the gradient B ⟨v x_i⟩ along every direction i
+    h = m·h̃* + Σ_i l_i (ξ_i + e_i/√α)
+        what a sample sees: noise, and its own past that comes back to it
+    rows w = (m, l) move by the algorithm's own step,
+        with the gradient B ⟨v x_i⟩ along every direction i
 
-Directions are those of the target, of the start, and one for every new push of the samples (samples.py). In their
-coordinates the limit d → ∞ is the algorithm itself, with rows of growing length (replicate.py). No equation is solved
-and no kernel factorised, so a hundred steps are as stable as one. The only error is that of averages over finitely
-many paths, estimated from independent replicates (ensemble.py); their number is raised until it meets a tolerance. The
-test risk has fields N(0, Ω^t); the training risk has those above, and differs from the first step on.
+Directions are those of the target, of the start, and one for every new push of the
+samples (samples.py). In their coordinates the limit d → ∞ is the algorithm itself, with
+rows of growing length (replicate.py). No equation is solved and no kernel factorised,
+so a hundred steps are as stable as one. The only error is that of averages over
+finitely many paths, estimated from independent replicates (ensemble.py); their number
+is raised until it meets a tolerance. The test risk has fields N(0, Ω^t); the training
+risk has those above, and differs from the first step on.
 """
 
 from __future__ import annotations
@@ -52,7 +56,9 @@ FINER = 2  # each refinement has 2**FINER times as many points
 
 
 class DMFTEvolution(Evolution):
-    """Ensembles of all starts. A call advances all of them to their end, since early steps may be computed again."""
+    """Ensembles of all starts. A call advances all of them to their end, since early
+    steps may be computed again.
+    """
 
     def __init__(self, task: Task, method: DMFT) -> None:
         self.task, self.method = task, method
@@ -81,7 +87,9 @@ class DMFTEvolution(Evolution):
             one.resume(self.setting, self.watcher)
 
     def _points(self, i: int) -> list[Points]:
-        """The sets of points of start number i; starts with as many points share them."""
+        """The sets of points of start number i; starts with as many points share
+        them.
+        """
         n, method = int(self.log2_points[i]), self.method
         if n not in self._sets:
             self._sets[n] = [
@@ -122,7 +130,9 @@ class DMFTEvolution(Evolution):
     def advance(
         self, state: Tree, first: int, tick: Callable[[float], None]
     ) -> tuple[Tree, Snapshot]:
-        """To the end, one step of all starts after the other; what was finished when interrupted is handed over."""
+        """To the end, one step of all starts after the other; what was finished when
+        interrupted is handed over.
+        """
         points = self.task.points
         if self._interrupted:
             raise KeyboardInterrupt
@@ -148,7 +158,9 @@ class DMFTEvolution(Evolution):
         return state, self._snapshots(points[first + 1 : count])
 
     def _refine(self, i: int, tick: Callable[[float], None]) -> None:
-        """Take more points for a start, from its first step on, as long as its error is above the tolerance."""
+        """Take more points for a start, from its first step on, as long as its error is
+        above the tolerance.
+        """
         known = self.ensembles[i]
         while (
             known.error(known.at) > self.method.tolerance
@@ -168,17 +180,23 @@ class DMFTEvolution(Evolution):
         return self.ensembles
 
     def notes(self) -> Notes:
-        """How the averages were taken, their largest error, and words for what went wrong."""
+        """How the averages were taken, their largest error, and words for what went
+        wrong.
+        """
         method, polynomial = self.method, self.task.problem.activation.polynomial
         kind = "Sobol" if method.points == "sobol" else "random"
         engine = f"{method.replicates} × {2 ** self.log2_points.max()} {kind} points"
         tails = ""
         if polynomial is not None and len(polynomial) > 2:
             tails = (
-                "; a polynomial activation raises the fields to a higher power at each visit, so that averages have "
-                "heavy tails: use one that grows no faster than linearly"
+                "; a polynomial activation raises the fields to a higher power at each"
+                " visit, so that averages have heavy tails: use one that grows no"
+                " faster than linearly"
             )
-        diverged = f"the weights grow without bound: use a smaller lr or geometry='projected'{tails}"
+        diverged = (
+            "the weights grow without bound: use a smaller lr or"
+            f" geometry='projected'{tails}"
+        )
         notes: Notes = {"engine": engine, "advice": {Outcome.DIVERGED: diverged}}
         if method.replicates > 1:
             error = max(e.error(t) for e in self.ensembles for t in range(e.at + 1))
@@ -224,7 +242,9 @@ class DMFTEvolution(Evolution):
 
 
 def bends(kernel: Kernel) -> bool:
-    """Whether means of the derivative of a push miss a part: where it jumps or bends, and where a rule draws more."""
+    """Whether means of the derivative of a push miss a part: where it jumps or bends,
+    and where a rule draws more.
+    """
     again = kernel.labels.more and kernel.loss.student is None
     return bool(
         kernel.activation.kinks or kernel.loss.kinks or kernel.rule is not None or again
@@ -261,33 +281,40 @@ def setting_of(task: Task, steps: int) -> Setting:
 @register_method
 @dataclass(frozen=True)
 class DMFT(Method):
-    """The limit d → ∞ of steps of order one on samples that are reused: n = α d of them, or fresh batches used r times.
+    """The limit d → ∞ of steps of order one on samples that are reused: n = α d of
+    them, or fresh batches used r times.
 
     Parameters
     ----------
     log2_points : int
-        Paths for averages over the samples, as a power of two, in each replicate, to begin with.
+        Paths for averages over the samples, as a power of two, in each replicate, to
+        begin with.
     replicates : int
-        Independent sets of paths: the result is their mean, their spread its error. A single one has no known error.
+        Independent sets of paths: the result is their mean, their spread its error. A
+        single one has no known error.
     tolerance : float
-        A start whose M or Q has a larger standard error (relative to those entries that are larger than one) is
-        computed again with four times as many paths,
+        A start whose M or Q has a larger standard error (relative to those entries that
+        are larger than one) is computed again with four times as many paths,
     max_log2_points : int
-        up to this number of them; an `AccuracyWarning` tells what was reached where that is not enough.
+        up to this number of them; an `AccuracyWarning` tells what was reached where
+        that is not enough.
     points : str
         ``"sobol"`` (scrambled) or ``"random"``.
     responses : bool
-        Report the response functions ``R_F`` and ``R_theta`` too; the dynamics does not need them.
+        Report the response functions ``R_F`` and ``R_theta`` too; the dynamics does not
+        need them.
 
     Notes
     -----
-    With N paths, T steps and n ≤ 2 + k + p + 2 p T vectors in the basis: time O(N n p) for a step, memory O(N n), for
-    each replicate and start; responses take O(N T³ p³) more unless the activation has kinks.
+    With N paths, T steps and n ≤ 2 + k + p + 2 p T vectors in the basis: time O(N n p)
+    for a step, memory O(N n), for each replicate and start; responses take O(N T³ p³)
+    more unless the activation has kinks.
 
     Examples
     --------
     >>> DMFT(replicates=2)
-    DMFT(log2_points=14, replicates=2, tolerance=0.002, max_log2_points=17, points='sobol', responses=False)
+    DMFT(log2_points=14, replicates=2, tolerance=0.002, max_log2_points=17,
+    points='sobol', responses=False)
     """
 
     log2_points: int = 14
@@ -325,8 +352,8 @@ class DMFT(Method):
     def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
         """One process stands for all coordinates of the weights."""
         return (
-            f"the inputs are {problem.inputs}, and one process stands here for all coordinates of the weights, which "
-            "have one variance of the inputs"
+            f"the inputs are {problem.inputs}, and one process stands here for all"
+            " coordinates of the weights, which have one variance of the inputs"
         )
 
     @classmethod
@@ -334,32 +361,51 @@ class DMFT(Method):
         """Reused samples only, with n = α d, n_b = α_b d and lr of order one."""
         rule = algorithm.rule
         if rule is not None and rule.jitter:
-            return f"the noise of the rule {rule} is of length √d, and steps of order one pass all of it on to the weights"
+            return (
+                f"the noise of the rule {rule} is of length √d, and steps of order one"
+                " pass all of it on to the weights"
+            )
         if rule is not None and not rule.single:
-            return f"the rule {rule} is not one of single samples, from whose fields the pushes are made"
+            return (
+                f"the rule {rule} is not one of single samples, from whose fields the"
+                " pushes are made"
+            )
         if algorithm.batch.schedule is not None:
-            return f"with batch = {algorithm.batch} no sample has one law of how often it is in a batch"
+            return (
+                f"with batch = {algorithm.batch} no sample has one law of how often it"
+                " is in a batch"
+            )
         if not algorithm.reused:
             return (
-                "every sample is new (dataset = None), so that nothing comes back to the fields, and the theories of "
-                "fresh samples apply"
+                "every sample is new (dataset = None), so that nothing comes back to"
+                " the fields, and the theories of fresh samples apply"
             )
         laws = f"lr = {algorithm.lr}, batch = {algorithm.batch}, {algorithm.reused}"
         if not has_memory_theory(algorithm):
             return (
-                f"with {laws} the limit d → ∞ is not one of finitely many steps on n = α d samples, which needs lr of "
-                "order one and batch and dataset proportional to d"
+                f"with {laws} the limit d → ∞ is not one of finitely many steps on n ="
+                " α d samples, which needs lr of order one and batch and dataset"
+                " proportional to d"
             )
         return layers_apart(algorithm) or no_moment(problem, algorithm, 2)
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
         """Response functions are those of one set of samples to the first layer."""
         if self.responses and algorithm.reused and algorithm.dataset is None:
-            return "response functions follow one set of samples, and here every batch is a fresh one: responses = False"
+            return (
+                "response functions follow one set of samples, and here every batch is"
+                " a fresh one: responses = False"
+            )
         if self.responses and (algorithm.scheduled or algorithm.nesterov):
-            return "response functions are those of steps of one size from where the gradients are: responses = False"
+            return (
+                "response functions are those of steps of one size from where the"
+                " gradients are: responses = False"
+            )
         if self.responses and not algorithm.train_first_layer:
-            return "response functions are those of the first layer, which does not move: use responses = False"
+            return (
+                "response functions are those of the first layer, which does not move:"
+                " use responses = False"
+            )
         return super().objection(problem, algorithm)
 
     def prepare(self, task: Task) -> Evolution:
@@ -367,7 +413,9 @@ class DMFT(Method):
         return DMFTEvolution(task, self)
 
     def cost(self, task: Task) -> float:
-        """Visits, each of O(N n p), and the drawing of points, at the first number of them."""
+        """Visits, each of O(N n p), and the drawing of points, at the first number of
+        them.
+        """
         visits, p = int(task.points[-1]) + 1, task.problem.p
         products = (
             task.seeds * visits * (2 * p * (2 + task.problem.k + p + p * visits) + 40)

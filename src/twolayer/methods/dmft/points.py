@@ -1,8 +1,10 @@
-"""Random coordinates of the paths, one column after the other: scrambled Sobol points first, independent numbers later.
+"""Random coordinates of the paths, one column after the other: scrambled Sobol points
+first, independent numbers later.
 
-Column i of a replicate is a function of (replicate, i) and of the number of points. Columns are taken in the order in
-which a run needs them, since Sobol points are best in their first coordinates: what decides on the first batch, h*,
-label noise, the start, and at each visit what decides on its batch and the noise of new directions.
+Column i of a replicate is a function of (replicate, i) and of the number of points.
+Columns are taken in the order in which a run needs them, since Sobol points are best in
+their first coordinates: what decides on the first batch, h*, label noise, the start,
+and at each visit what decides on its batch and the noise of new directions.
 """
 
 from __future__ import annotations

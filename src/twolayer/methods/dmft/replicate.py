@@ -1,14 +1,19 @@
-"""One start with one set of points: rows of the weights in reduced coordinates, moved by the algorithm's own step.
+"""One start with one set of points: rows of the weights in reduced coordinates, moved
+by the algorithm's own step.
 
-    ḡ at the rows: a visit of the samples (samples.py);    (rows, a) ← descend((rows, a), (ḡ, mean of e σ))
-    M = m L_Pᵀ,   Q = w wᵀ,   C_θ(t, s) = l^t (l^s)ᵀ,   C_F(t, s) = α η² ⟨v^t (v^s)ᵀ⟩,    w = (m, l),  η = lr/(p α_b)
+    ḡ at the rows: a visit of the samples (samples.py);
+        (rows, a) ← descend((rows, a), (ḡ, mean of e σ))
+    M = m L_Pᵀ,   Q = w wᵀ,   C_θ(t, s) = l^t (l^s)ᵀ,   C_F(t, s) = α η² ⟨v^t (v^s)ᵀ⟩,
+        w = (m, l),  η = lr/(p α_b)
 
-m are the coordinates along the target, l all others: zero along directions that appear later. The step is the very
-function that Vectors and Chain call in their coordinates, with its schedules; gradients are taken where it takes them.
+m are the coordinates along the target, l all others: zero along directions that appear
+later. The step is the very function that Vectors and Chain call in their coordinates,
+with its schedules; gradients are taken where it takes them.
 
-To samples that are new, past pushes are directions like any other, without an Onsager term. Where every batch is
-fresh and used r times, the theory begins anew with each of them, from all rows that the optimiser holds in an
-orthonormal basis of their own: l = B G, with G of as many rows as there are l.
+To samples that are new, past pushes are directions like any other, without an Onsager
+term. Where every batch is fresh and used r times, the theory begins anew with each of
+them, from all rows that the optimiser holds in an orthonormal basis of their own: l = B
+G, with G of as many rows as there are l.
 """
 
 from __future__ import annotations
@@ -46,9 +51,9 @@ from twolayer.task.schedule_factors import Tempo
 
 __all__ = ["Replicate", "Setting", "Start", "room_for"]
 
-WIDER = (
-    1.5**0.5
-)  # h̃* is drawn with this standard deviation and weighted back, so that labels with long tails are seen
+# h̃* is drawn with this standard deviation and weighted back, so that labels with long
+# tails are seen
+WIDER = 1.5**0.5
 ROOM = 128  # vectors in the first basis of a long run
 HISTORIES = (
     "rows",
@@ -65,7 +70,8 @@ HISTORIES = (
 class Setting(NamedTuple):
     """What replicates share.
 
-    G, how weights move and with what schedules, √Δ, α, the pattern of batches, P = L Lᵀ with L⁺, and the steps.
+    G, how weights move and with what schedules, √Δ, α, the pattern of batches, P = L Lᵀ
+    with L⁺, and the steps.
     """
 
     kernel: Kernel
@@ -81,7 +87,9 @@ class Setting(NamedTuple):
 
     @property
     def gain(self) -> float:
-        """η = lr/(p α_b) without its schedule, so that F = η c g is d times what a sample adds to the weights."""
+        """η = lr/(p α_b) without its schedule, so that F = η c g is d times what a
+        sample adds to the weights.
+        """
         return float(self.rates.step * self.pattern.batches / self.alpha)
 
     @property
@@ -116,16 +124,20 @@ def step(
     gradient: Real,
     second: Real,
 ) -> Memory:
-    """One step of the algorithm, from the gradient at the rows and the batch mean of e σ."""
+    """One step of the algorithm, from the gradient at the rows and the batch mean of e
+    σ.
+    """
     return descend(form, rates_now(rates, tempo, state), state, Push(gradient, second))[
         0
     ]
 
 
 class Replicate:
-    """Weights and effective samples, with the rows, the second layer, pushes and training risk of every visit.
+    """Weights and effective samples, with the rows, the second layer, pushes and
+    training risk of every visit.
 
-    ``rows`` on different samples are in different bases; ``outside`` are their coordinates l in one basis for all.
+    ``rows`` on different samples are in different bases; ``outside`` are their
+    coordinates l in one basis for all.
     """
 
     def __init__(self, setting: Setting, start: Start, points: Points) -> None:
@@ -148,7 +160,9 @@ class Replicate:
         self._visit()
 
     def _begin(self, outside: int) -> None:
-        """Samples that nothing has seen, in a basis with so many directions outside the target's."""
+        """Samples that nothing has seen, in a basis with so many directions outside the
+        target's.
+        """
         setting, rank = self.setting, self.setting.L.shape[1]
         noisy = int(setting.noise > 0 or setting.kernel.labels.flips > 0)
         self._columns, self._draw = 0, 0
@@ -194,7 +208,9 @@ class Replicate:
         self.state = self.state.moved(held)
 
     def _lifted(self, rows: np.ndarray) -> np.ndarray:
-        """Coordinates outside the target's directions, in the one basis of all samples."""
+        """Coordinates outside the target's directions, in the one basis of all
+        samples.
+        """
         old, new = (
             rows[:, self._first - len(self._frame) : self._first] @ self._frame,
             rows[:, self._first :],
@@ -204,9 +220,11 @@ class Replicate:
         )
 
     def resume(self, setting: Setting) -> None:
-        """Go on under another algorithm, or with other labels for the same inputs: the last visit is made again.
+        """Go on under another algorithm, or with other labels for the same inputs: the
+        last visit is made again.
 
-        What that visit had added to the basis is a direction like any other, along which no row has gone.
+        What that visit had added to the basis is a direction like any other, along
+        which no row has gone.
         """
         old, self.setting, self._begun = self.setting, setting, len(self.rows) - 1
         self.state = self.state.under(setting.form, setting.tempo)
@@ -250,7 +268,9 @@ class Replicate:
         return all((x < LIMIT).all() for x in squares)
 
     def advance(self) -> None:
-        """One step of the weights and, if they are finite, the visit of the samples that follows it."""
+        """One step of the weights and, if they are finite, the visit of the samples
+        that follows it.
+        """
         setting, found = self.setting, self.found
         self.state = step(
             setting.form,
@@ -271,7 +291,9 @@ class Replicate:
         self._visit(last)
 
     def history(self, name: str) -> np.ndarray:
-        """``rows``, ``outside``, ``pushes`` or ``gradients`` of all visits, (T+1, p, n); zero where there was none."""
+        """``rows``, ``outside``, ``pushes`` or ``gradients`` of all visits, (T+1, p,
+        n); zero where there was none.
+        """
         known = getattr(self, name)
         values = np.zeros(
             (
@@ -343,7 +365,9 @@ class Replicate:
         )
 
     def _chosen(self) -> np.ndarray:
-        """How often each sample is in the batch of this visit, in the mean 1/B of them."""
+        """How often each sample is in the batch of this visit, in the mean 1/B of
+        them.
+        """
         pattern, t = self.setting.pattern, len(self.rows)
         draw = pattern.draw(t)
         if draw is None:
@@ -356,7 +380,9 @@ class Replicate:
         )
 
     def _make_room(self) -> None:
-        """Room for what a visit may add; the first room of a short run is enough for all of it."""
+        """Room for what a visit may add; the first room of a short run is enough for
+        all of it.
+        """
         p, size = len(self.state.now.W), int(self.basis.size)
         room = power_of_two(size + 2 * p)
         if size == self._first:

@@ -1,17 +1,21 @@
-"""Response functions at all pairs of visits, from what a replicate has kept. The dynamics does not need them.
+"""Response functions at all pairs of visits, from what a replicate has kept. The
+dynamics does not need them.
 
-    R_F(t, s) = α E[∂F^t/∂ω^s],    R_θ(t, s) = ∂θ^t/∂u^s,    θ^{t+1} = … + u^t + Σ_{s≤t} R_F(t, s) θ^s,    F = η c g
+    R_F(t, s) = α E[∂F^t/∂ω^s],    R_θ(t, s) = ∂θ^t/∂u^s,
+        θ^{t+1} = … + u^t + Σ_{s≤t} R_F(t, s) θ^s,    F = η c g
 
 For smooth activations R_F is a mean of derivatives along each path,
 
     ∂F^t/∂ω^s = V^s:    V^t = D^t,    V^s = (Σ_{s<r≤t} V^r R_θ(r, s)) D^s,    D = ∂F/∂h
 
-and for those with kinks, where σ'' is a delta function, it follows from integration by parts: α E[F^t ξ_i] =
-Σ_r R_F(t, r) l_i^r. That divides by the noise which is new at a visit: where there is little, entries are uncertain.
-R_θ is moved by the algorithm's own step: derivatives ride along as further coordinates of the rows, so short that they
-take no part in any norm.
+and for those with kinks, where σ'' is a delta function, it follows from integration by
+parts: α E[F^t ξ_i] = Σ_r R_F(t, r) l_i^r. That divides by the noise which is new at a
+visit: where there is little, entries are uncertain. R_θ is moved by the algorithm's own
+step: derivatives ride along as further coordinates of the rows, so short that they take
+no part in any norm.
 
-Cost with derivatives O(N T³ p³) and memory O(N T p²) for N paths and T visits; by parts O(T⁴ p³).
+Cost with derivatives O(N T³ p³) and memory O(N T p²) for N paths and T visits; by parts
+O(T⁴ p³).
 """
 
 from __future__ import annotations
@@ -39,7 +43,8 @@ from twolayer.numerics.types import Real
 __all__ = ["responses"]
 
 SHORT = 2.0**-600  # its square is zero in double precision
-SINGULAR = 1e-6  # singular values of the rows below this, relative to the largest, count as no noise
+# singular values of the rows below this, relative to the largest, count as no noise
+SINGULAR = 1e-6
 
 RowsAt = Callable[[int, np.ndarray], np.ndarray]
 """(t, R_θ up to t) → R_F(t, s) for s = 0 … t."""
@@ -145,7 +150,9 @@ def slope(kernel: Kernel, paths: Paths, h: Real, a: Real, weight: Real) -> Real:
 def mean_responses(
     slopes: Real, R_theta: Real, t: int | jax.Array, weight: Real
 ) -> Real:
-    """Means of V^s (T+1, p, p) at visit t, by one sweep back in time; zero for s > t."""
+    """Means of V^s (T+1, p, p) at visit t, by one sweep back in time; zero for s
+    > t.
+    """
 
     def body(back: Real, V: Real) -> Real:
         s = t - 1 - back

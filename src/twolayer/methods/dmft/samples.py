@@ -1,21 +1,28 @@
-"""What n = α d reused samples do to the weights, in reduced coordinates: an orthonormal basis that grows at each visit.
+"""What n = α d reused samples do to the weights, in reduced coordinates: an orthonormal
+basis that grows at each visit.
 
-    field of a row w:   h = Σ_i w_i x_i,    x_i = ξ_i + e_i/√α          ξ_i: noise of direction i, drawn once
-    gradient:           ḡ_i = B ⟨v x_i⟩,    v = c g(h),  B = n/n_b      ⟨·⟩: weighted mean over all paths
+    field of a row w:   h = Σ_i w_i x_i,    x_i = ξ_i + e_i/√α
+        ξ_i: noise of direction i, drawn once
+    gradient:           ḡ_i = B ⟨v x_i⟩,    v = c g(h),  B = n/n_b
+                        ⟨·⟩: weighted mean over all paths
     new directions:     e ∝ v − Σ_i ⟨v e_i⟩ e_i,  each with a fresh ξ
 
-A push e makes the weight direction b = X̃ᵀe/√d. The field along it is fresh noise, plus the push itself that comes back
-to the samples that made it: the Onsager term e/√α, without which samples would be new at every visit. Directions of
-the target and of the start have no e. A push that is a combination of earlier ones, up to ``TOLERANCE`` of its own
-size, adds no direction.
+A push e makes the weight direction b = X̃ᵀe/√d. The field along it is fresh noise, plus
+the push itself that comes back to the samples that made it: the Onsager term e/√α,
+without which samples would be new at every visit. Directions of the target and of the
+start have no e. A push that is a combination of earlier ones, up to ``TOLERANCE`` of
+its own size, adds no direction.
 
-Everything is written in one basis U, orthonormal over the paths: 1, h̃*, label noise, ξ⁰, then at each visit the new
-parts of the pushes and the fresh ξ. Coordinate i of a row belongs to the direction whose noise is u_i, and row i of E
-holds the coordinates of e_i. As noises are orthonormal on the very paths, their second moments are exact, and with
-them all of a linear student but the moments of its labels. Vectors over the paths are stored times √w, w being the
-weight of a path, so that ⟨x y⟩ is the plain mean of their products.
+Everything is written in one basis U, orthonormal over the paths: 1, h̃*, label noise,
+ξ⁰, then at each visit the new parts of the pushes and the fresh ξ. Coordinate i of a
+row belongs to the direction whose noise is u_i, and row i of E holds the coordinates of
+e_i. As noises are orthonormal on the very paths, their second moments are exact, and
+with them all of a linear student but the moments of its labels. Vectors over the paths
+are stored times √w, w being the weight of a path, so that ⟨x y⟩ is the plain mean of
+their products.
 
-Cost of a visit O(N n p) for N paths and n vectors in the basis, n ≤ 2 + k + p + 2 p t at visit t; memory O(N n).
+Cost of a visit O(N n p) for N paths and n vectors in the basis, n ≤ 2 + k + p + 2 p t
+at visit t; memory O(N n).
 """
 
 from __future__ import annotations
@@ -50,7 +57,9 @@ TOLERANCE = (
 
 
 class Paths(NamedTuple):
-    """What a path keeps for ever: h* (N, k) and what is done to its label (N,), and the root √w of its weight (N,)."""
+    """What a path keeps for ever: h* (N, k) and what is done to its label (N,), and the
+    root √w of its weight (N,).
+    """
 
     target: Real
     noise: Spoilt
@@ -58,7 +67,9 @@ class Paths(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """U (n, N) orthonormal, E (n, n) and whether u_i is the noise of a weight direction (n,); zero from ``size`` on."""
+    """U (n, N) orthonormal, E (n, n) and whether u_i is the noise of a weight direction
+    (n,); zero from ``size`` on.
+    """
 
     U: Any
     E: Real
@@ -77,8 +88,9 @@ class VisitNumbers(NamedTuple):
 class Visit(NamedTuple):
     """What one visit found.
 
-    ``gradient`` (p, n) is ḡ in the coordinates of the rows, ``second`` (p,) the batch mean of e σ(h), ``pushes``
-    (p, n) the coordinates ⟨v u_i⟩, and ``new`` the number of new directions.
+    ``gradient`` (p, n) is ḡ in the coordinates of the rows, ``second`` (p,) the batch
+    mean of e σ(h), ``pushes`` (p, n) the coordinates ⟨v u_i⟩, and ``new`` the number of
+    new directions.
     """
 
     gradient: Real
@@ -88,9 +100,11 @@ class Visit(NamedTuple):
 
 
 def begin(vectors: np.ndarray, noises: np.ndarray, root: np.ndarray) -> Basis:
-    """The basis before the first visit: the given vectors (m, N), after the constant, made orthonormal in their order.
+    """The basis before the first visit: the given vectors (m, N), after the constant,
+    made orthonormal in their order.
 
-    ``noises`` (m,) says which of them are noises of weight directions; the others belong to the labels.
+    ``noises`` (m,) says which of them are noises of weight directions; the others
+    belong to the labels.
     """
     rows = root * np.concatenate([np.ones((1, len(root))), vectors])
     Q, R = np.linalg.qr(rows.T)
@@ -121,10 +135,12 @@ def visit(
     numbers: VisitNumbers,
     key: Array | None = None,
 ) -> tuple[Basis, Visit]:
-    """One visit of the samples to the rows (p, n), each ``copies`` (N,) times in the batch.
+    """One visit of the samples to the rows (p, n), each ``copies`` (N,) times in the
+    batch.
 
-    ``fresh`` (p, N) is noise that was never used, of which the first ``new`` columns are taken. The basis must have
-    room for 2 p more vectors. ``key`` is for rules that draw random numbers.
+    ``fresh`` (p, N) is noise that was never used, of which the first ``new`` columns
+    are taken. The basis must have room for 2 p more vectors. ``key`` is for rules that
+    draw random numbers.
     """
     p, (alpha, batches, moves) = len(rows), numbers
     h = fields(basis, paths, rows, alpha)
@@ -159,7 +175,9 @@ def fields(basis: Basis, paths: Paths, rows: Real, alpha: Number) -> Real:
 def risk_of(
     kernel: Kernel, basis: Basis, paths: Paths, rows: Real, a: Real, alpha: Number
 ) -> Real:
-    """The training risk ½ ⟨(y − f)²⟩ of any rows (p, n), such as an average of iterates."""
+    """The training risk ½ ⟨(y − f)²⟩ of any rows (p, n), such as an average of
+    iterates.
+    """
     error = kernel.label(paths.target, paths.noise) - kernel.output(
         fields(basis, paths, rows, alpha), a
     )
@@ -172,9 +190,11 @@ def in_basis(rows: Real, E: Real, alpha: Number) -> Real:
 
 
 def split(U: Real, rows: Real) -> tuple[Array, Array, Array]:
-    """Gram–Schmidt, twice: rows (m, N) = parts U + inner added, ``added`` (m, N) orthonormal and orthogonal to U.
+    """Gram–Schmidt, twice: rows (m, N) = parts U + inner added, ``added`` (m, N)
+    orthonormal and orthogonal to U.
 
-    ``inner`` is lower triangular; where its diagonal is zero nothing was new, and the row of ``added`` is zero.
+    ``inner`` is lower triangular; where its diagonal is zero nothing was new, and the
+    row of ``added`` is zero.
     """
     n, size = rows.shape[1], jnp.sqrt((rows**2).mean(1))
     parts = jnp.zeros((len(rows), len(U)))
@@ -200,7 +220,9 @@ def split(U: Real, rows: Real) -> tuple[Array, Array, Array]:
 
 
 def directions(E: Real, pushes: Real, first: Real) -> tuple[Array, Array]:
-    """E with the new directions among the pushes (p, n) from row ``first`` on, and how many they are."""
+    """E with the new directions among the pushes (p, n) from row ``first`` on, and how
+    many they are.
+    """
 
     def extend(j: Real, carry: Tree) -> Tree:
         E, new = carry
@@ -216,7 +238,9 @@ def directions(E: Real, pushes: Real, first: Real) -> tuple[Array, Array]:
 
 
 def normalised(x: Real, length: Real, size: Real) -> tuple[Array, Array]:
-    """X over its length, and the length; zero both where it is nothing but rounding of something of the given size."""
+    """X over its length, and the length; zero both where it is nothing but rounding of
+    something of the given size.
+    """
     keep = length > TOLERANCE * size
     return jnp.where(keep, x / jnp.where(keep, length, 1.0), 0.0), jnp.where(
         keep, length, 0.0
