@@ -1,4 +1,6 @@
-"""Compiled code is forgotten before a process that keeps all of it runs out of memory maps."""
+"""Compiled code is forgotten before a process that keeps all of it runs out of memory
+maps.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,16 @@ def forget_compiled_code() -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Figures take minutes in all, so one of each group stands for the others unless all are asked for."""
+    """Figures and long tests take minutes in all: what there is besides the usual
+    choice.
+    """
     parser.addoption(
         "--every-figure",
         action="store_true",
         help="draw the quick version of every figure of the gallery",
+    )
+    parser.addoption(
+        "--share",
+        metavar="k/n",
+        help="of the tests marked long only those of share k of n",
     )

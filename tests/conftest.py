@@ -5,17 +5,20 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 # two workers share two cores: threads inside XLA would only wait for each other
 os.environ.setdefault(
     "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 )
 
+# on a busy machine runs take longer than the lines of scripts wait for
+os.environ.setdefault("TWOLAYER_PROGRESS", "off")
+
 import jax
 import matplotlib
 import numpy as np
 import pytest
+from cost import read_share, share_of
 from jaxtyping import install_import_hook
 
 # shapes in the types of the rooms of mathematics are checked whenever a function is called or traced
@@ -26,14 +29,6 @@ with install_import_hook(
 
 from twolayer.task.overlaps import Overlaps
 
-LISTED = {
-    mark: (Path(__file__).parent / f"{mark}.txt")
-    .read_text(encoding="utf-8")
-    .split("\n")[:-1]
-    for mark in ("long", "slow")
-}
-"""Tests that take more than some seconds (slow) or more than a quarter of a minute (long), and their like."""
-
 matplotlib.use("Agg")
 gc.set_threshold(
     200_000, 20, 100
@@ -42,10 +37,12 @@ gc.set_threshold(
 
 OURS = (
     "AccuracyWarning",
+    "CacheWarning",
     "CostWarning",
     "DivergenceWarning",
     "HeavyTailWarning",
     "SweepWarning",
+    "WitnessWarning",
 )
 
 
@@ -55,18 +52,29 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", f"error::twolayer.errors.{name}")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what long.txt and slow.txt list, whole files or tests by the beginning of their names."""
-    begins = {
-        mark: tuple(f"tests/{line}" for line in lines) for mark, lines in LISTED.items()
-    }
-    for item in items:
-        mark = next(
-            (mark for mark in begins if item.nodeid.startswith(begins[mark])), None
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Leave out the long tests of other shares, and refuse a test that would run twice."""
+    both = [
+        item.nodeid
+        for item in items
+        if {"slow", "long"} <= {mark.name for mark in item.iter_markers()}
+    ]
+    if both:
+        raise pytest.UsageError(
+            f"these tests are marked both slow and long: {', '.join(both)}"
         )
-        if mark is not None:
-            item.add_marker(mark)
+    if config.getoption("--share") is None:
+        return
+    share, shares = read_share(config.getoption("--share"))
+    others = [
+        item
+        for item in items
+        if item.get_closest_marker("long") and share_of(item.nodeid, shares) != share
+    ]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in set(others)]
 
 
 @pytest.fixture

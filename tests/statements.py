@@ -12,13 +12,14 @@ def test_statement(proof) -> None: proof()
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from chance import sigmas
+from cost import sized
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "sources"
@@ -47,12 +48,16 @@ class Proofs:
 
         return register
 
-    def cases(self) -> list[Any]:
-        """Parameters with ids such as "000-09 The ODE of one neuron"."""
-        return [
-            pytest.param(self.found[key], id=f"{key} {STATEMENTS[key]['title']}")
-            for key in sorted(self.found)
-        ]
+    def cases(
+        self, slow: Collection[str] = (), long: Collection[str] = ()
+    ) -> list[Any]:
+        """Parameters with ids such as "000-09 The ODE of one neuron", and marks for those listed."""
+        cases = []
+        for keyed in sized(sorted(self.found), slow, long):
+            (key,) = keyed.values
+            name = f"{key} {STATEMENTS[key]['title']}"
+            cases.append(pytest.param(self.found[key], id=name, marks=keyed.marks))
+        return cases
 
 
 def within(samples: np.ndarray, expected: Any, slack: float = 0.0) -> None:

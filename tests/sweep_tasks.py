@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 import twolayer as tl
-from twolayer.sweeps.reporting import Events, Quiet
+from twolayer.running.progress import Events, Silent
 
 OVER = {
     "algorithm.lr": ["0.1/d", "0.2/d", "0.3/d"],
@@ -63,17 +63,17 @@ def kills_its_worker(run: xr.Dataset) -> dict[str, float]:
     return {"risk": float(run.risk[-1])}
 
 
-class Counts(Quiet):
+class Counts(Silent):
     """Which units were run in this call."""
 
     def __init__(self) -> None:
         self.units: list[tuple[str, int]] = []
         self.errors: list[str] = []
 
-    def unit(self, cell: str, low: int, error: str | None, seconds: float) -> None:
-        self.units.append((cell, low))
-        if error:
-            self.errors.append(error)
+    def note(self, text: str, **about: Any) -> None:
+        self.units.append((about["cell"], about["first_seed"]))
+        if about["error"]:
+            self.errors.append(about["error"])
 
 
 def same(one: xr.Dataset, other: xr.Dataset) -> bool:

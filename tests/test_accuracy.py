@@ -46,13 +46,14 @@ def test_averages_are_as_fine_as_the_worst_start_needs() -> None:
         evolution: Any = tl.ODE().prepare(
             make_task(problem, FREE, tl.ODE(), start, time=1, save=2)
         )
-        return int(evolution.averaging.order)
+        return int(evolution.motion.averaging.order)
 
     easy, hard = order(0), order(1)
     assert easy < hard
     assert order(0, 1) == order(1, 0) == hard
 
 
+@pytest.mark.long
 def test_the_integrator_does_not_chase_the_noise_of_sampled_averages() -> None:
     """At few points a tolerance below their noise costs several times the steps, and changes nothing."""
     usual, chasing = (
@@ -65,6 +66,7 @@ def test_the_integrator_does_not_chase_the_noise_of_sampled_averages() -> None:
     assert error == pytest.approx(chasing.notes()["engine_error"], rel=0.2)
 
 
+@pytest.mark.long
 def test_an_error_larger_than_asked_for_is_told() -> None:
     coarse = tl.ODE(log2_points=6)
     with pytest.warns(
@@ -83,12 +85,14 @@ def test_an_error_larger_than_asked_for_is_told() -> None:
     )  # no warning: it was accepted
 
 
+@pytest.mark.slow
 def test_effort_buys_accuracy() -> None:
     """Points are added until the accuracy is reached: then no warning is given."""
     result = tl.solve(SAMPLED, FREE, tl.ODE(accuracy=3e-5), START, time=2, save=2)
     assert json.loads(result.attrs["notes"])["engine_error"] < 3e-5
 
 
+@pytest.mark.slow
 def test_what_takes_long_is_told_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "LONG", -1.0)
     monkeypatch.setattr(windows, "JUDGED", -1.0)
@@ -104,6 +108,7 @@ def test_what_takes_long_is_told_with_a_reason(monkeypatch: pytest.MonkeyPatch) 
     )  # once for the run, not for the one that goes along
 
 
+@pytest.mark.slow
 def test_the_level_below_which_risks_are_not_resolved() -> None:
     """A much finer integration differs by less than that, and by no less than a thousandth of it."""
     problem, start = (
@@ -122,6 +127,7 @@ def test_the_level_below_which_risks_are_not_resolved() -> None:
     assert better < 1e-4 * level
 
 
+@pytest.mark.slow
 def test_risks_that_are_not_resolved_are_drawn_as_such() -> None:
     problem, start = tl.Problem("z1", "linear"), tl.Overlaps([[0.5]], [[0.3]])
     long, short = (
@@ -143,13 +149,13 @@ def test_lines_tell_that_a_run_is_being_prepared(
     """Without a single report of the run, as while code is compiled."""
     screen = io.StringIO()
     monkeypatch.setattr(sys, "stderr", screen)
-    monitor = progress.monitor_for(True)
+    monitor = progress.listener_for(True)
     assert isinstance(monitor, progress.Lines)
     monitor.patience = 0.01
     monitor.begin("ode", 5.0)
     while not screen.getvalue():
         wall.sleep(0.01)
-    assert screen.getvalue().startswith("ode: preparing after")
+    assert screen.getvalue().startswith("ode: preparing, 0 s")
     monitor._next = 0.0
     monitor.update(2.0)
     monitor.finish()
@@ -160,7 +166,7 @@ def test_a_notebook_shows_one_line_by_default(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(progress, "in_notebook", lambda: True)
     screen = io.StringIO()
     monkeypatch.setattr(sys, "stderr", screen)
-    monitor = progress.monitor_for(None)
+    monitor = progress.listener_for(None)
     assert isinstance(monitor, progress.Lines)
     monitor.patience = 0.0
     monitor.begin("ode", 5.0)
@@ -172,6 +178,7 @@ def test_a_notebook_shows_one_line_by_default(monkeypatch: pytest.MonkeyPatch) -
     assert "\rode: 100%" in screen.getvalue()
 
 
+@pytest.mark.long
 def test_sampled_overlaps_come_with_their_error() -> None:
     """An overlap that stays zero by symmetry shows what sampling does to overlaps; to the risk it does far less."""
     problem = tl.Problem("sign(z1*z2*z3) + He4(z1)", "erf", second_layer=[1.0])

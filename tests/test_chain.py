@@ -26,12 +26,12 @@ from twolayer.equations.orthogonal import (
 )
 from twolayer.gaussian.all_fields import FullRule
 from twolayer.gaussian.batch_sums import (
-    covariance_nodes,
     gaussian_sums,
     size_of_features,
 )
 from twolayer.gaussian.engines import select
 from twolayer.gaussian.nodes import target_frame
+from twolayer.gaussian.single_samples import Place, choose
 from twolayer.methods import chain
 from twolayer.numerics.wishart import GramFactor
 from twolayer.task.clocks import Clocks
@@ -86,6 +86,7 @@ HALF = [
 """Half of all combinations: every pair of choices occurs."""
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(("batch", "geometry", "loss", "extra"), HALF)
 def test_path_by_path(batch: int, geometry: str, loss: str, extra: str) -> None:
@@ -206,6 +207,7 @@ LAWS: list[tuple[str, int, int, Any, dict[str, Any], Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "dim", "steps", "problem", "algorithm", "start"),
     LAWS,
@@ -241,6 +243,7 @@ def test_same_law_as_vectors(
         assert stats.ks_2samp(one[key], two[key]).pvalue > 1e-6, key
 
 
+@pytest.mark.long
 def test_a_fixed_input_norm_is_detected() -> None:
     """The twin that sets |z|² = d, a common shortcut, fails the same test."""
     dim, steps, n = 10, 10, 20_000
@@ -319,12 +322,12 @@ def exact_mean_step(
 @pytest.mark.parametrize(
     ("loss", "geometry", "batch", "lr"),
     [
-        ("squared", "free", 7, 3.0),
-        ("correlation", "free", 60, 3.0),
-        ("squared", "free", 1, 1.5),
-        ("squared", "projected", 4000, 3.0),
-        ("squared", "spherical", 4000, 3.0),
-        ("correlation", "spherical", 4000, 3.0),
+        pytest.param("squared", "free", 7, 3.0, marks=pytest.mark.long),
+        pytest.param("correlation", "free", 60, 3.0, marks=pytest.mark.long),
+        pytest.param("squared", "free", 1, 1.5, marks=pytest.mark.slow),
+        pytest.param("squared", "projected", 4000, 3.0, marks=pytest.mark.long),
+        pytest.param("squared", "spherical", 4000, 3.0, marks=pytest.mark.slow),
+        pytest.param("correlation", "spherical", 4000, 3.0, marks=pytest.mark.slow),
     ],
 )
 def test_one_step_mean_with_all_finite_size_terms(
@@ -357,6 +360,7 @@ def test_one_step_mean_with_all_finite_size_terms(
         assert distance(inter=0.95) > limit
 
 
+@pytest.mark.long
 def test_gaussian_batch_sums_agree_with_sampled_ones() -> None:
     """At n_b = 2000 the two ways of summing a batch give the same mean and spread of the overlaps."""
     problem = tl.Problem(
@@ -395,6 +399,7 @@ def test_gaussian_batch_sums_agree_with_sampled_ones() -> None:
     assert '"batch_sums": "gaussian' in auto.attrs["notes"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", [1, 2])
 def test_the_gram_matrix_of_a_heavy_tailed_batch_is_positive_and_keeps_its_moments(
     width: int, x64: None
@@ -406,8 +411,8 @@ def test_the_gram_matrix_of_a_heavy_tailed_batch_is_positive_and_keeps_its_momen
     batch = tail * width
     kernel = kernel_of(problem, algorithm)
     A, B = embed(Q, M, target_frame(problem.P)[1], width)
-    nodes, rule = covariance_nodes(kernel, 1, width, False)
-    assert rule == "exact"
+    chosen = choose(kernel, np.eye(1), [Place(A, B, a, 0.0)], False)
+    assert chosen.label == "closed form (Wick)"
     engine = select(problem, algorithm.loss)
     normals = np.random.default_rng(0).normal(
         size=(n, size_of_features(width, 1, width))
@@ -415,23 +420,20 @@ def test_the_gram_matrix_of_a_heavy_tailed_batch_is_positive_and_keeps_its_momen
     one = np.eye(1)
     C = jax.vmap(
         lambda x: (
-            gaussian_sums(kernel, batch, A, B, a, one, one, 0.0, nodes, engine, x).C
+            gaussian_sums(chosen.samples, batch, A, B, a, one, one, 0.0, engine, x).C
         )
     )(normals)
     gram = np.asarray(batch * C @ C.swapaxes(1, 2))
-    g = np.asarray(
-        kernel.push(
-            Sample(
-                nodes.xi[:, :1] @ A.T + nodes.xi[:, 1:-1] @ B.T,
-                nodes.xi[:, :1],
-                Spoilt(1.0, 0.0),
-            ),
-            a,
-        ).first
-    )
+    x, w = np.polynomial.hermite_e.hermegauss(12)  # exact up to degree 23
+    fields = np.stack(np.meshgrid(*[x] * (1 + width)), -1).reshape(-1, 1 + width)
+    weights = np.prod(np.meshgrid(*[w / w.sum()] * (1 + width)), axis=0).ravel()
+    own, star = fields @ np.concatenate([A, B], axis=1).T, fields[:, 0]
+    h3 = np.polynomial.HermiteE([0, 0, 0, 6**-0.5])
+    e = h3(star) - h3(own).mean(1)
+    g = h3.deriv()(own) * e[:, None]
     outer = g[:, :, None] * g[:, None, :]
-    mean = np.einsum("n,nij->ij", nodes.weights, outer)
-    variance = np.einsum("n,nij->ij", nodes.weights, (outer - mean) ** 2) / batch
+    mean = np.einsum("n,nij->ij", weights, outer)
+    variance = np.einsum("n,nij->ij", weights, (outer - mean) ** 2) / batch
     assert np.linalg.eigvalsh(gram).min() > 0
     fluctuations = gram.std(0) / np.sqrt(n)
     exact = width == 1  # for several neurons to second order in the fluctuations
@@ -466,6 +468,7 @@ def test_the_tail_decides_between_exact_and_gaussian_sums(
     )
 
 
+@pytest.mark.slow
 def test_a_streamed_batch_is_the_same_law() -> None:
     """A batch too large to be held at once is summed in chunks; its mean gradient is that of the theory."""
     problem = tl.Problem("tanh(z1)", "tanh", noise=0.1)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from chance import LEVEL
+from cost import sized
 from llvmlite import ir
 from scipy import stats
 
@@ -151,6 +152,7 @@ def test_functions_keep_their_limits() -> None:
             np.testing.assert_allclose(value, right, rtol=1e-15)
 
 
+@pytest.mark.slow
 def test_targets_of_several_directions_and_teachers() -> None:
     z = np.random.default_rng(0).normal(size=(3, 4000))
     for source in ("z1 + He2(z1*z2)*z3", tl.Teacher("erf", 3, [1, -2, 0.5])):
@@ -214,7 +216,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", sized(CASES, slow=set(CASES) - {"plain"}))
 def test_paths_are_those_of_jax(name: str) -> None:
     """The same random numbers, the same basis: rounding alone tells the two engines apart, and 300 steps hardly raise it."""
     ours, theirs = (runs(CASES[name], engine) for engine in ("compiled", "jax"))
@@ -250,7 +252,9 @@ SMALL_AND_LARGE = tl.Inputs.blocks(
 """For three neurons: blocks held whole, with fewer directions outside than rows of T, with plain and triangular T."""
 
 
-@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize(
+    "name", sized(BLOCKS, slow=("projected", "free"), long=("spherical",))
+)
 def test_paths_in_blocks_are_those_of_jax(name: str) -> None:
     """And the twin whose second and third block have exchanged a dimension goes elsewhere."""
     ours, theirs = (
@@ -267,6 +271,7 @@ def test_paths_in_blocks_are_those_of_jax(name: str) -> None:
     assert np.abs(twin.Q_block - ours.Q_block).max() > 1e-3
 
 
+@pytest.mark.long
 def test_runs_in_blocks_stop_and_diverge_where_those_of_jax_do() -> None:
     free = (*BLOCKS["projected"][:4], tl.SGD(0.5), None)
     options = dict(
@@ -296,6 +301,7 @@ def test_no_bit_in_blocks_depends_on_company_or_cuts() -> None:
 AHEAD = tl.Overlaps([[1.0]], [[0.6]])
 
 
+@pytest.mark.slow
 def test_runs_stop_where_those_of_jax_stop() -> None:
     for quantity, value in (("overlap", 0.75), ("alignment", 0.7)):
         options = dict(
@@ -311,6 +317,7 @@ def test_runs_stop_where_those_of_jax_stop() -> None:
         np.testing.assert_allclose(ours.stop_step, theirs.stop_step, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_runs_diverge_where_those_of_jax_diverge() -> None:
     case = ("He2(z1)", "He3", 1, 0.0, tl.SGD(40 / d), None)
     with pytest.warns(DivergenceWarning):
@@ -321,6 +328,7 @@ def test_runs_diverge_where_those_of_jax_diverge() -> None:
     assert np.isfinite(ours.Q).all()
 
 
+@pytest.mark.slow
 def test_the_law_is_that_of_jax() -> None:
     """Kolmogorov–Smirnov of independent ensembles, and a chain with another rate is told apart."""
     case = CASES["plain"]
@@ -453,6 +461,7 @@ np.savez(sys.argv[2], **{name: run[name].values for name in ("Q", "M", "a")})
 """
 
 
+@pytest.mark.long
 def test_seeds_are_shared_by_devices_to_the_last_bit(tmp_path: Path) -> None:
     """The step in JAX on one and on four devices; and its paths are those of the machine code."""
     found = []
@@ -479,7 +488,11 @@ def test_seeds_are_shared_by_devices_to_the_last_bit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kernel", "quantity"),
-    [("registers", "overlap"), ("columns", "overlap"), ("columns", "alignment")],
+    [
+        pytest.param("registers", "overlap", marks=pytest.mark.long),
+        pytest.param("columns", "overlap", marks=pytest.mark.long),
+        pytest.param("columns", "alignment", marks=pytest.mark.slow),
+    ],
 )
 def test_kernels_of_an_accelerator_take_the_steps_of_the_machine_code(
     kernel: str, quantity: str, monkeypatch: pytest.MonkeyPatch

@@ -261,6 +261,17 @@ def test_decomposition(P: np.ndarray) -> None:
 def test_replace_keeps_the_rest() -> None:
     problem = tl.Problem("z1*z2", "erf", width=3, noise=0.5, gram=[[1, 0.2], [0.2, 1]])
     assert problem.replace(noise=0.1).gram == problem.gram
+    assert problem.replace(target="z1 + z2**2").gram == problem.gram
+    assert problem.replace(gram=[[2, 0], [0, 3]]).replace(target="z1").gram == ((2.0,),)
+    assert tl.Problem("z1", "erf").replace(target="z1*z2").gram == (
+        (1.0, 0.0),
+        (0.0, 1.0),
+    )
+    with pytest.raises(
+        tl.InputError,
+        match=r"`gram` must be given with a target over 3 directions, but .* is for 2",
+    ):
+        problem.replace(target="z1*z2*z3")
     assert problem.replace(target="z1").k == 1
     assert repr(problem).startswith(
         "Problem(target='z1*z2', activation='erf', width=3, noise=0.5, gram="

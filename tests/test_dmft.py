@@ -204,6 +204,7 @@ def test_sixty_steps_of_a_linear_student_are_exact() -> None:
     assert abs(M[-1] - M[0]) > 0.5 and (abs(np.diff(M))[:20] > 1e-4).all()
 
 
+@pytest.mark.slow
 def test_sixty_steps_with_momentum_decay_and_labels_that_are_not_linear() -> None:
     """What is left is the error of E[y h*] and E[y²] on the points, and it is the one reported."""
     steps, sgd = (
@@ -235,6 +236,7 @@ def test_sixty_steps_with_momentum_decay_and_labels_that_are_not_linear() -> Non
     )
 
 
+@pytest.mark.slow
 def test_nesterov_and_a_schedule_of_a_linear_student() -> None:
     """Gradients ahead of the weights, rates that fall, decay, an average, and batches in sequence."""
     steps, plain = (
@@ -284,6 +286,7 @@ def twice(law: Callable[[int, int], Patterns]) -> Callable[[int, int], Patterns]
     return repeated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("word", "B", "steps", "law", "repeat"),
     [
@@ -317,6 +320,7 @@ def test_mini_batches_of_a_linear_student(
     )  # the patterns are told apart
 
 
+@pytest.mark.slow
 def test_batches_that_are_used_three_times_and_then_fresh_ones() -> None:
     """Against the recursion begun anew with every batch; neither fresh steps nor one set in four parts are the same."""
     sgd, moments = tl.SGD(lr=0.3, batch=1.5 * d, repeat=3), label_moments(SMOOTH)
@@ -355,6 +359,7 @@ def test_batches_that_are_used_three_times_and_then_fresh_ones() -> None:
     assert not forces[:3, 3:].any() and (forces[:3, :3] > 0).all()
 
 
+@pytest.mark.slow
 def test_ridge_regression_as_published() -> None:
     """Means of simulations, α = 3, η = 0.1, ridge 0.5 on the sum (arXiv:2210.06591); they scatter by about 0.005."""
     seen = {
@@ -443,6 +448,7 @@ def exact(
     return {name: np.array(x) for name, x in parts.items()}
 
 
+@pytest.mark.slow
 def test_it_agrees_with_exact_integrals() -> None:
     """Overlaps, risk, and all four kernels: in the package F and R carry the factor −η of their step."""
     alpha, eta, steps = 2.0, 0.02, 3
@@ -528,6 +534,7 @@ def h_form(
     return np.array(means), np.array(train)
 
 
+@pytest.mark.slow
 def test_the_kernel_form_of_the_theory_agrees() -> None:
     alpha, eta, steps = 3.0, 0.4, 4
     a = np.array([0.9, -0.6])
@@ -547,6 +554,7 @@ def test_the_kernel_form_of_the_theory_agrees() -> None:
 # published numbers
 
 
+@pytest.mark.slow
 def test_the_published_setting() -> None:
     """Runs of the authors (d = 5000, 32 runs) step by step, and M at step 6 from 8 · 2¹⁸ points: .21491(4), −.17425(5)."""
     dM = np.array([[[0.07572, -0.06258], [-0.07569, 0.06294]], [[0.04812, -0.03926], [-0.04822, 0.03929]],
@@ -601,6 +609,7 @@ def test_the_published_setting() -> None:
         assert np.linalg.eigvalsh(flat)[0] > -1e-12
 
 
+@pytest.mark.slow
 def test_a_hundred_and_twenty_steps_of_a_smooth_student() -> None:
     """Where a factorised kernel fails after 15 to 24: from 4 · 2¹⁴ other points, with errors 6e-4 and 1.3e-3 at last."""
     problem = tl.Problem("tanh(z1)", "erf", noise=0.1)
@@ -628,6 +637,7 @@ MIXED = "tanh(z1 + He2(z2)/2) + z2/2"
 APART = tl.Overlaps([[1.0, 0.1], [0.1, 0.8]], [[0.1, 0.0], [0.0, -0.2]])
 
 
+@pytest.mark.slow
 def test_reshuffled_batches_as_simulated() -> None:
     """40 runs at d = 1500, three batches of d in a new order in each of three epochs."""
     problem = tl.Problem(
@@ -652,6 +662,7 @@ def test_reshuffled_batches_as_simulated() -> None:
     assert result.M_error.max() < 3e-3
 
 
+@pytest.mark.long
 def test_batches_used_twice_as_simulated() -> None:
     """60 runs at d = 1500: each batch twice, then a fresh one."""
     problem = tl.Problem(
@@ -681,6 +692,7 @@ def test_batches_used_twice_as_simulated() -> None:
     assert float(result.train_risk[0, 7]) == pytest.approx(0.1122, abs=1.5e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["nesterov", "schedule"])
 def test_nesterov_and_schedules_as_simulated(name: str) -> None:
     """40 runs at d = 1500, 15 steps: rectifiers with gradients ahead, and erf units with a rate 1.5/(1 + t/5)."""
@@ -712,6 +724,7 @@ def test_nesterov_and_schedules_as_simulated(name: str) -> None:
     assert float(result.train_risk[0, -1]) == pytest.approx(train, abs=1.5e-3)
 
 
+@pytest.mark.long
 def test_a_second_layer_with_a_rate_of_its_own_as_simulated() -> None:
     """40 runs at d = 1500."""
     problem = tl.Problem(MIXED, "relu", width=2, second_layer=[1.5, -1.0], noise=0.1)
@@ -736,6 +749,7 @@ def test_a_second_layer_with_a_rate_of_its_own_as_simulated() -> None:
     assert float(result.train_risk[0, -1]) == pytest.approx(0.1054, abs=2e-3)
 
 
+@pytest.mark.slow
 def test_the_second_layer_alone_is_a_linear_recursion_on_any_samples() -> None:
     """a' = a + (lr/p)(b − K a/p) with b = E[y σ] and K = E[σ σᵀ] at the start, and no difference of the two risks."""
     problem = tl.Problem(MIXED, "erf", width=2, second_layer=[1.5, -1.0], noise=0.1)
@@ -825,6 +839,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", VARIANTS)
 def test_simulations_agree_and_a_theory_without_memory_does_not(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -860,6 +875,7 @@ def test_simulations_agree_and_a_theory_without_memory_does_not(
     assert np.abs(deviations(wrong, runs)).max() > 15
 
 
+@pytest.mark.long
 def test_a_hundred_steps_of_rectifiers_and_simulations_agree() -> None:
     problem = tl.Problem(MIXED, "relu", width=2, second_layer=[1.5, -1.0], noise=0.1)
     algorithm = tl.SGD(lr=0.8, batch=2 * d, dataset=2 * d)
@@ -875,6 +891,7 @@ def test_a_hundred_steps_of_rectifiers_and_simulations_agree() -> None:
     assert float(theory.train_risk[0, -1]) < 0.06 < float(theory.risk[0, -1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("activation", ["relu", "tanh(z + 0.7)"])
 def test_the_first_step_is_a_giant_step(activation: str) -> None:
     problem = tl.Problem(
@@ -890,6 +907,7 @@ def test_the_first_step_is_a_giant_step(activation: str) -> None:
     assert float(abs(again.M - once.M)[0, 2].max()) > 0.02
 
 
+@pytest.mark.slow
 def test_coincident_neurons_are_no_obstacle() -> None:
     """Pushes that are the same: two equal neurons move as one of twice the weight."""
     one = solved(tl.Problem("z1", "relu"), FULL, tl.Overlaps([[1.0]], [[0.2]]), 3)
@@ -899,6 +917,7 @@ def test_coincident_neurons_are_no_obstacle() -> None:
     np.testing.assert_allclose(pair.M[0, :, 0], pair.M[0, :, 1], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_responses_of_smooth_and_of_kinked_activations() -> None:
     """Derivatives and integration by parts are two routes to one number; the algorithm's own step moves both."""
     problem = tl.Problem("tanh(z1 + He3(z2))", "erf", width=2, second_layer=[1.8, -1.2])
@@ -942,6 +961,7 @@ def test_the_basis_stays_orthonormal_and_what_is_not_new_adds_nothing() -> None:
     assert not added[[1, 2]].any()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_a_long_run_keeps_its_orthonormal_basis() -> None:
     """Sixty visits, the later pushes almost combinations of the earlier: few directions, no loss of digits."""
@@ -986,6 +1006,7 @@ def test_batches_are_drawn_by_their_laws() -> None:
     )
 
 
+@pytest.mark.slow
 def test_random_points_are_worse_but_unbiased() -> None:
     results = {
         kind: solved(AUTHORS, FULL, ORTHOGONAL, 2, points=kind)
@@ -1005,6 +1026,7 @@ def test_random_points_are_worse_but_unbiased() -> None:
     assert abs(risk["sobol"][0] - risk["random"][0]) < 8 * risk["random"][1]
 
 
+@pytest.mark.slow
 def test_numbers_and_starts_change_without_compiling_again() -> None:
     problem = tl.Problem("tanh(z1)", "relu", noise=0.1)
     solved(problem, FULL, START, 3, log2_points=8)
@@ -1037,6 +1059,7 @@ def test_cost_and_size_grow_as_they_say() -> None:
     assert tl.DMFT(16).cost(task) == pytest.approx(4 * dmft.cost(task))
 
 
+@pytest.mark.slow
 def test_bases_of_replicates_may_differ_in_size() -> None:
     """Directions appear at different visits in different replicates, and bases are enlarged at different times."""
     result = solved(

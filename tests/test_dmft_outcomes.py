@@ -18,6 +18,7 @@ QUICK = tl.DMFT(log2_points=9, replicates=1)
 BOTH = tl.Overlaps([[[1.0]], [[1.0]]], [[[0.1]], [[0.5]]])
 
 
+@pytest.mark.long
 def test_starts_clocks_and_files(tmp_path: Path) -> None:
     run = tl.solve(PROBLEM, ALGORITHM, QUICK, BOTH, time=3.0, save=[1.0, 3.0])
     assert run.step.values.tolist() == [2.0, 6.0] and run.time.values.tolist() == [
@@ -53,6 +54,7 @@ def watched(run: Any, quantity: str) -> np.ndarray:
     return np.asarray(run.M.values[:, :, 0, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quantity", QUANTITIES)
 @pytest.mark.parametrize("relative", [False, True])
 def test_a_run_stops_where_its_quantity_crosses(quantity: str, relative: bool) -> None:
@@ -93,10 +95,9 @@ def test_a_run_stops_where_its_quantity_crosses(quantity: str, relative: bool) -
         assert float(run.stop_step[i]) == pytest.approx(expected, abs=1e-9)
         np.testing.assert_allclose(run.M[i, -1], free.M[i, at], rtol=1e-10)
     assert float(run.stop_step[0]) == pytest.approx(3.5, abs=0.05)
-    if not relative:
-        assert float(run.stop_step[1]) == 0.0 or values[1, 0] * sign > level * sign
 
 
+@pytest.mark.slow
 def test_levels_beyond_reach_are_not_reached() -> None:
     """Rising quantities below their level, falling ones above it: the run goes on to its end."""
     for until in (
@@ -139,10 +140,14 @@ class Impatient:
         if position >= self.at:
             raise KeyboardInterrupt
 
+    def note(self, text: str, **about: Any) -> None:
+        pass
+
     def finish(self) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_finished_steps_are_kept_when_interrupted() -> None:
     whole = tl.solve(PROBLEM, ALGORITHM, QUICK, BOTH, steps=6, save=6)
     with pytest.raises(tl.errors.Interrupted) as stopped:
@@ -162,6 +167,7 @@ def test_finished_steps_are_kept_when_interrupted() -> None:
     assert stopped.value.result.step.values.tolist() == [0.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("throw", [True, False])
 def test_divergence_is_an_outcome(throw: bool) -> None:
     wild = tl.SGD(lr=200.0, batch=d, dataset=d)
@@ -190,6 +196,7 @@ def test_divergence_is_an_outcome(throw: bool) -> None:
         )
 
 
+@pytest.mark.slow
 def test_heavy_tails_are_told_and_not_thrown() -> None:
     """A cubic student on reused samples: no average to speak of, and the result says so."""
     cubic, start = (
@@ -214,6 +221,7 @@ def test_heavy_tails_are_told_and_not_thrown() -> None:
     assert float(run.Q_error.max()) > 1e-3
 
 
+@pytest.mark.long
 def test_points_are_added_until_the_error_meets_the_tolerance() -> None:
     """Labels He3 have long tails: 2⁸ points are not enough, and a bound on them is told."""
     problem, start = (
@@ -242,10 +250,15 @@ def test_points_are_added_until_the_error_meets_the_tolerance() -> None:
     assert float(coarse.Q_error.max()) > 4e-3
     # as if the points had been there from the beginning
     whole = tl.solve(
-        problem, algorithm, tl.DMFT(10, tolerance=1.0), start, steps=3, save=3
+        problem,
+        algorithm,
+        tl.DMFT(points.bit_length() - 1, tolerance=1.0),
+        start,
+        steps=3,
+        save=3,
     )
-    some = [np.allclose(fine.M[i], whole.M[i], rtol=1e-12) for i in range(2)]
-    assert any(some) or points > 1024
+    assert any(np.allclose(fine.M[i], whole.M[i], rtol=1e-12) for i in range(2))
+    assert not any(np.allclose(fine.M[i], coarse.M[i], rtol=1e-12) for i in range(2))
     with pytest.warns(
         tl.errors.AccuracyWarning,
         match=r"4 × 1024 .* an error of 0\.0.* more than the 1e-05 asked for; raise max_log2",
@@ -260,6 +273,7 @@ def test_points_are_added_until_the_error_meets_the_tolerance() -> None:
         )
 
 
+@pytest.mark.long
 def test_few_points_for_many_neurons_or_many_steps() -> None:
     """More neurons than points asked for, and more directions than points: poor numbers, with an error that says so."""
     wide, start = (

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 import twolayer as tl
-from conftest import LISTED
 from twolayer.cli import COMMANDS, main
 from twolayer.files.taskfile import read_task
 from twolayer.functions import activation
@@ -36,7 +35,8 @@ PAGES = [
         for page in sorted((ROOT / "docs" / folder).glob("*.md"))
     ),
 ]
-TEXTS = [*PAGES, *NOTEBOOKS, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+TOP = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+TEXTS = [*PAGES, *NOTEBOOKS, *(ROOT / name for name in TOP)]
 RUN = "pip install uv && uv run twolayer compare examples/phase_retrieval.toml"
 TEST = "pip install uv && uv run pytest"
 DOCTEST_FLAGS = doctest.NORMALIZE_WHITESPACE
@@ -82,7 +82,20 @@ def run(block: Block, page: Path, namespace: dict[str, Any]) -> None:
     assert result.attempted and not result.failed, "".join(report)
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=name)
+def cost(page: Path) -> tuple[pytest.MarkDecorator, ...]:
+    """The page that everybody reads is always run; some others take long."""
+    if name(page) == "README.md":
+        return ()
+    if name(page) == "docs/differentiable.md" or page.parent.name == "sources":
+        return (pytest.mark.long,)
+    return (pytest.mark.slow,)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=cost(p)) for p in PAGES if blocks(p, "python")],
+    ids=name,
+)
 def test_python_blocks_run(
     page: Path,
     tmp_path: Path,
@@ -147,6 +160,7 @@ def numbers(text: str) -> list[float]:
     ]
 
 
+@pytest.mark.long
 def test_commands_print_what_the_page_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -245,10 +259,3 @@ def test_the_check_of_the_repository_runs_the_tests() -> None:
     assert any(line.startswith(TEST) for line in lines)
     for command in ("ruff format --check .", "ruff check .", "mypy", "pytest -m slow"):
         assert f"uv run {command}" in lines
-
-
-def test_what_is_called_slow_exists() -> None:
-    for line in (*LISTED["slow"], *LISTED["long"]):
-        name, _, test = line.partition("::")
-        text = (ROOT / "tests" / name).read_text(encoding="utf-8")
-        assert f"def {test.partition('[')[0]}(" in text if test else text, line

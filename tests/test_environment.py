@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import io
+import json
 import platform
 import sys
 from collections.abc import Callable
@@ -16,6 +18,7 @@ import pytest
 
 import twolayer as tl
 from twolayer.files import environment
+from twolayer.numerics import compilation
 from twolayer.numerics.precision import float64
 from twolayer.running import progress
 
@@ -91,6 +94,33 @@ def test_the_version_that_miscompiles_is_excluded() -> None:
     assert "!=0.10.2" in jax_line
 
 
+def test_the_version_that_miscompiles_computes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may have been installed without a resolver, which knows that it is excluded."""
+    problem, algorithm = (
+        tl.Problem("He2(z1)", "He2"),
+        tl.SGD("0.1/d", geometry="projected"),
+    )
+    start = tl.Overlaps([[1.0]], [[0.5]])
+    monkeypatch.setattr(jax, "__version__", "0.10.2")
+    monkeypatch.setattr(compilation, "_tested", False)
+    for work in (
+        lambda: tl.solve(problem, algorithm, tl.ODE(), start, time=0.1),
+        lambda: tl.moments(problem, start),
+        lambda: importlib.reload(tl.pure),
+    ):
+        with pytest.raises(
+            tl.InputError, match=r"jax 0\.10\.2.*install another version"
+        ):
+            work()
+    assert tl.about()["fields"] == "right", (
+        "which tries the code itself, whatever it is called"
+    )
+    monkeypatch.setattr(jax, "__version__", "0.10.1")
+    assert tl.moments(problem, start).risk > 0
+
+
 # -- double precision -------------------------------------------------------------------------------------------------
 
 
@@ -146,14 +176,59 @@ class Terminal(io.StringIO):
 
 def test_a_bar_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    assert isinstance(progress.monitor_for(None), progress.Silent)
-    assert isinstance(progress.monitor_for(False), progress.Silent)
-    assert isinstance(progress.monitor_for(True), progress.Lines)
+    monkeypatch.setenv(progress.SETTING, "off")
+    assert isinstance(progress.listener_for(None), progress.Silent)
+    monkeypatch.delenv(progress.SETTING)
+    patient = progress.listener_for(None)
+    assert isinstance(patient, progress.Lines)
+    assert patient.patience == progress.SCRIPT_PATIENCE
+    assert isinstance(progress.listener_for(False), progress.Silent)
+    assert isinstance(progress.listener_for(True), progress.Lines)
     monkeypatch.setattr(sys, "stderr", Terminal())
-    bar = progress.monitor_for(None)
+    bar = progress.listener_for(None)
     assert isinstance(bar, progress.Bar)
     assert bar.patience == progress.PATIENCE
-    assert isinstance(progress.monitor_for(True), progress.Bar)
+    assert isinstance(progress.listener_for(True), progress.Bar)
+
+
+def test_notes_are_written_at_once_and_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell that failed does not wait for the next line, and is not written over."""
+    screen = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
+    for listener in (progress.Lines(patience=60.0), progress.Lines(again=True)):
+        listener.begin("6 blocks of runs", 6)
+        listener.note("")
+        listener.note("failed: dim=100: no memory", cell="dim=100")
+        listener.finish()
+    assert screen.getvalue() == 2 * "failed: dim=100: no memory\n"
+
+
+def test_events_have_counts_and_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    clock = iter([0.0, 1.0, 3.0, 3.0])
+    monkeypatch.setattr(progress.wall, "monotonic", lambda: next(clock))
+    events = progress.Events(stream)
+    events.begin("8 blocks of runs, 2 of them finished before", 8)
+    events.update(2)
+    events.update(5)
+    events.note("", event="cell", cell="dim=100", error=None)
+    events.finish()
+    told = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [one["event"] for one in told] == [
+        "begin",
+        "progress",
+        "progress",
+        "cell",
+        "end",
+    ]
+    assert told[2] == {
+        "event": "progress",
+        "done": 5,
+        "total": 8,
+        "per_second": 1.0,
+        "left_s": 3.0,
+    }
+    assert told[3] == {"event": "cell", "cell": "dim=100", "error": None}
 
 
 def test_a_bar_waits_before_it_appears(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,6 +259,9 @@ def test_any_listener_will_do() -> None:
 
         def update(self, position: float) -> None:
             heard.append(position)
+
+        def note(self, text: str, **about: Any) -> None:
+            heard.append(text)
 
         def finish(self) -> None:
             heard.append("finished")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,12 +19,16 @@ from typing import Any
 
 import explorer_fuzz
 import httpx
+import numpy as np
 import pytest
 
 import twolayer as tl
-from twolayer.explorer import solving
+from twolayer.explorer import connections, solving
+from twolayer.explorer import pool as pool_module
 from twolayer.explorer.launch import Explorer, explore
+from twolayer.explorer.limits import LIMITS
 from twolayer.explorer.pool import Pool
+from twolayer.explorer.server import _body
 from twolayer.explorer.speaking import Voice
 from twolayer.files.taskfile import task_from
 
@@ -52,6 +59,7 @@ def workers(server: Explorer) -> list[Any]:
     return server._server.config.app.state.pool.workers
 
 
+@pytest.mark.slow
 def test_a_description_is_answered(client: httpx.Client) -> None:
     assert ask(client, "formula").json()["k"] == 1
     found = ask(client, "analysis").json()
@@ -63,6 +71,7 @@ def test_a_description_is_answered(client: httpx.Client) -> None:
     )
 
 
+@pytest.mark.long
 def test_curves_are_those_of_solve(client: httpx.Client) -> None:
     shown = ask(client, "theory").json()
     solved = solving.theory(
@@ -78,6 +87,7 @@ def test_curves_are_those_of_solve(client: httpx.Client) -> None:
     )
 
 
+@pytest.mark.long
 def test_everything_known_about_a_task(client: httpx.Client) -> None:
     single = {
         **TASK,
@@ -124,6 +134,7 @@ def events(response: httpx.Response) -> Iterator[tuple[str, Any]]:
             yield event, json.loads(line[6:])
 
 
+@pytest.mark.long
 def test_runs_stream_and_end(client: httpx.Client) -> None:
     body = {
         "task": {**TASK, "run": {**TASK["run"], "seeds": 8}},
@@ -150,6 +161,7 @@ def test_runs_stream_and_end(client: httpx.Client) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_run_is_withdrawn_within_a_moment(
     client: httpx.Client, server: Explorer
 ) -> None:
@@ -169,6 +181,7 @@ def test_a_run_is_withdrawn_within_a_moment(
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_one_tab_does_not_wait_for_another(
     client: httpx.Client, server: Explorer
 ) -> None:
@@ -181,6 +194,7 @@ def test_one_tab_does_not_wait_for_another(
             assert ask(other, "support").status_code == 200, "while the first tab runs"
 
 
+@pytest.mark.slow
 def test_a_crowd_is_answered_or_refused(server: Explorer) -> None:
     async def crowd() -> list[httpx.Response]:
         limits = httpx.Limits(max_connections=250)
@@ -202,6 +216,7 @@ def test_a_crowd_is_answered_or_refused(server: Explorer) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_replaced(client: httpx.Client, server: Explorer) -> None:
     with client.stream(
         "POST", "/api/run", json={"task": LONG, "options": {}}
@@ -252,6 +267,189 @@ def test_a_question_survives_its_worker_once() -> None:
     assert asyncio.run(crash()) == ([0, 1], "error 503")
 
 
+STRANGE = """
+import json, pathlib, sys
+print(json.dumps({"job": 0, "event": "ready", "data": 1}), flush=True)
+for line in sys.stdin:
+    job = json.loads(line)["job"]
+    once = pathlib.Path(sys.argv[1])
+    if not once.exists():
+        once.touch()
+        SAY
+        sys.stdin.read()
+    print(json.dumps({"job": job, "event": "done", "data": {"number": job}}), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        "print('x' * 300_000, flush=True)",
+        "print(json.dumps({'job': job, 'event': 'done', 'data': 'x' * 300_000}), flush=True)",
+        "print('Segmentation fault', flush=True)",
+        "print('[]', flush=True)",
+        "print('{}', flush=True)",
+        "sys.exit(0)",
+    ],
+    ids=[
+        "no end of line",
+        "a long line",
+        "no JSON",
+        "no event",
+        "an empty event",
+        "a silent end",
+    ],
+)
+@pytest.mark.parametrize("kind", ["netcdf", "support"])
+def test_a_worker_that_is_not_understood_is_replaced(
+    say: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "LINE", 2**16)
+    command = (
+        sys.executable,
+        "-c",
+        STRANGE.replace("SAY", say),
+        str(tmp_path / "once"),
+    )
+
+    async def asked() -> list[tuple[str, Any]]:
+        pool = Pool(workers=2, command=command)
+        await pool.start()
+        jobs = [pool.submit(kind, TASK, {}) for _ in range(3)]
+        said = [[x async for x in job.stream()][-1] for job in jobs]
+        await pool.close()
+        return said
+
+    first, *others = asyncio.run(asyncio.wait_for(asked(), 60))
+    if kind == "netcdf":
+        assert first[0] == "error" and first[1]["status"] == 503
+    else:
+        assert first == ("done", {"number": 1}), (
+            "a quick question is given to another worker"
+        )
+    assert others == [("done", {"number": 2}), ("done", {"number": 3})]
+
+
+def test_an_answer_that_is_too_long_is_refused_before_it_is_written() -> None:
+    said: list[str] = []
+    voice = Voice(lambda event, data: said.append(event))
+    numbers = np.zeros(LIMITS.numbers)
+    voice.send("band", numbers[:-10])
+    with pytest.raises(
+        tl.InputError,
+        match="at most 2500000 numbers at once, but this answer has 5000000",
+    ):
+        voice.send("band", {"low": numbers, "high": [numbers]})
+    assert said == ["band"]
+    longest = json.dumps([-1.2345678901234567e-300] * 1000)
+    assert len(longest) / 1000 * LIMITS.numbers < pool_module.LINE
+
+
+LARGE = {
+    "problem": {"target": "He2(z1)", "activation": "erf", "width": 16},
+    "algorithm": {"lr": "0.1/d", "geometry": "free"},
+    "start": {"random": "sphere"},
+    "run": {"dim": 100, "steps": 300, "save": 250, "seeds": 100},
+}
+
+
+def test_a_large_file_is_downloaded_whole(
+    client: httpx.Client, server: Explorer, tmp_path: Path
+) -> None:
+    """As text it is longer than a line of the pipe between worker and server may be."""
+    file = ask(client, "netcdf", LARGE, method="chain").json()
+    assert len(file["base64"]) > pool_module.LINE
+    path = tmp_path / file["name"]
+    path.write_bytes(base64.b64decode(file["base64"], validate=True))
+    assert tl.load(path).Q.shape == (100, 251, 16, 16)
+    assert ask(client, "netcdf", method="chain").json()["name"].endswith(".nc"), (
+        "and its worker is there"
+    )
+    assert not list(server._server.config.app.state.pool._folder.glob("download-*"))
+
+
+def address(server: Explorer) -> tuple[str, int]:
+    host, port = server.url.removeprefix("http://").strip("/").split(":")
+    return host, int(port)
+
+
+def answer_to(server: Explorer, *parts: bytes) -> bytes:
+    """What the server says to some bytes until it closes the connection, or nothing where it leaves it open."""
+    with socket.create_connection(address(server), timeout=60) as line:
+        said = b""
+        with contextlib.suppress(ConnectionError):
+            for part in parts:
+                line.sendall(part)
+            while more := line.recv(2**16):
+                said += more
+        return said
+
+
+def test_a_body_in_chunks_is_no_way_around_the_bound(server: Explorer) -> None:
+    """Whatever length it declares."""
+    host, port = address(server)
+    head = f"POST /api/formula HTTP/1.1\r\nhost: {host}:{port}\r\ncontent-type: application/json\r\n"
+    chunk = b"10000\r\n" + b" " * 2**16 + b"\r\n"
+    for more in ("content-length: 5\r\n", ""):
+        begun = f"{head}{more}transfer-encoding: chunked\r\n\r\n".encode()
+        said = answer_to(server, begun)
+        assert b" 411 " in said.splitlines()[0] and b"connection: close" in said.lower()
+        # what is sent all the same meets a closed door, perhaps before the answer could be read
+        assert b" 411 " in (answer_to(server, begun, *[chunk] * 3) or said)
+
+
+def test_bytes_of_a_body_are_counted_as_they_come() -> None:
+    """Also where a server in front of this one has taken the words about its length away."""
+    taken = 0
+
+    async def receive() -> dict[str, Any]:
+        nonlocal taken
+        taken += 1
+        return {"type": "http.request", "body": b" " * 2**14, "more_body": True}
+
+    assert asyncio.run(_body(receive)) is None
+    assert taken == LIMITS.body // 2**14 + 1
+
+
+def test_half_sent_requests_are_given_up(
+    server: Explorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "PATIENCE", 0.2)
+    host, port = address(server)
+    named = f"host: {host}:{port}\r\n".encode()
+    assert b" 408 " in answer_to(server)
+    assert b" 408 " in answer_to(server, b"GET / HTTP/1.1\r\nhos")
+    whole = b"GET /api/catalogue HTTP/1.1\r\n" + named + b"\r\n"
+    with socket.create_connection(address(server), timeout=60) as line:
+        line.sendall(whole)
+        said = line.recv(2**20)
+        length = int(re.search(rb"content-length: (\d+)", said)[1])  # type: ignore[index]
+        while len(said.split(b"\r\n\r\n", 1)[1]) < length:
+            said += line.recv(2**20)
+        assert said.startswith(b"HTTP/1.1 200 ")
+        line.sendall(b"GET / HTTP/1.1\r\nhos")
+        assert b" 408 " in line.recv(2**16), "after an answer too"
+    question = b"POST /api/formula HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: 50\r\n"
+    assert b" 408 " in answer_to(server, question + named + b"\r\n{").splitlines()[0]
+
+
+def test_slow_answers_are_no_half_sent_requests(
+    client: httpx.Client, server: Explorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "PATIENCE", 0.2)
+    with client.stream(
+        "POST", "/api/run", json={"task": LONG, "options": {}}
+    ) as response:
+        said = events(response)
+        _, number = next(said)
+        assert next(said)[0] == "start"
+        time.sleep(1.0)
+        with httpx.Client(base_url=server.url) as other:
+            assert other.delete(f"/api/jobs/{number}").json() == {"withdrawn": True}
+        assert list(said)[-1][1]["status"] == 499
+
+
+@pytest.mark.slow
 def test_random_requests_never_break_it(client: httpx.Client, server: Explorer) -> None:
     seen = asyncio.run(explorer_fuzz.fuzz(server.url, 60, seed=1, dear=0.0))
     assert (
@@ -263,6 +461,7 @@ def test_random_requests_never_break_it(client: httpx.Client, server: Explorer) 
     assert client.get("/api/catalogue").status_code == 200
 
 
+@pytest.mark.slow
 def test_the_command_serves_and_ends_at_once(tmp_path: Path) -> None:
     example = Path(__file__).parent.parent / "examples" / "phase_retrieval.toml"
     command = [

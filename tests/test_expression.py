@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import math
+import tracemalloc
+from collections.abc import Callable
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
+import twolayer as tl
+from twolayer.functions.activation import Activation
+from twolayer.functions.expansion import MAX_WORK, _Expansion
 from twolayer.functions.expression import constant, parse
 from twolayer.functions.syntax import FUNCTIONS
 from twolayer.functions.target import Target
@@ -143,7 +148,7 @@ def test_values_agree_with_python_and_text_is_canonical(text: str) -> None:
     try:
         expression = parse(text)
     except InputError:
-        return
+        reject()  # if no example were left, this would fail
     z = {
         "z1": np.array([0.3, -1.1]),
         "z2": np.array([1.7, 0.2]),
@@ -170,11 +175,11 @@ def test_polynomial_expansion_agrees_with_evaluation(text: str) -> None:
     try:
         expression = parse(text)
     except InputError:
-        return
+        reject()  # if no example were left, this would fail
     names = ("z1", "z2", "z3")
     polynomial = expression.polynomial(names)
     if polynomial is None:
-        return
+        reject()
     z = np.array([0.7, -0.4, 1.3])
     value = sum(c * np.prod(z ** np.array(k)) for k, c in polynomial.items())
     got = float(expression(**dict(zip(names, map(jnp.asarray, z), strict=True))))
@@ -215,3 +220,79 @@ def test_constants_are_double_whatever_the_precision_of_jax() -> None:
     for target in ("sqrt(2)*z1", "exp(log(2)/2)*z1"):
         value = Target.of(target).on_host(np.array([[1.0]]))[0]
         assert abs(value - math.sqrt(2)) < 1e-15
+
+
+LARGE = {
+    "a product of two large sums": "({})**3*({})**3".format(
+        "+".join(f"z{i}" for i in range(1, 28)),
+        "+".join(f"z{i}" for i in range(28, 55)),
+    ),
+    "a power of a power": "((1+z1)**62)**62",
+    "a polynomial of a polynomial": "He12(He12(He12(z1)))",
+    "many sums": "+".join(["(1+z1+z2+z3)**20"] * 30),
+    "a high tower": "((((z1**64)**64)**64)**64)",
+}
+
+
+@pytest.mark.parametrize("text", LARGE.values(), ids=LARGE)
+def test_what_an_expansion_takes_is_bounded_before_it_is_done(text: str) -> None:
+    """The first of these asked for 7.5 GB and the second for five seconds."""
+    expression = parse(text)
+    tracemalloc.start()
+    poly = expression.polynomial(expression.variables)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert poly is None and peak < 50e6
+
+
+def test_an_expansion_counts_what_it_does() -> None:
+    expansion = _Expansion({"z1": 0})
+    assert expansion.of(parse("(1+z1)**2*(1+z1)").tree) == (
+        {0: 1.0, 1: 3.0, 2: 3.0, 3: 1.0},
+        3,
+    )
+    # two sums of two numbers; 1·2 and 2·2 products for the square, 3·2 for the cube
+    assert MAX_WORK - expansion.work == 2 * 2 + 2 + 4 + 6
+
+
+def test_a_high_power_is_a_function_like_others() -> None:
+    """Its coefficients alone, one for each degree up to 64⁴, would fill the memory."""
+    with pytest.raises(InputError, match="must be finite"):
+        Activation.of("((((z**64)**64)**64)**64)")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: parse("z1٣"),
+        lambda: parse("٣*z1"),
+        lambda: parse("He1٣(z1)"),
+        lambda: Activation.of("He1٣"),
+        lambda: tl.SGD("0.1/d", loss="huber(٣)"),
+        lambda: tl.SGD("0.1/d", rule="clip(٣)"),
+        lambda: tl.SGD("0.1/d", rule="formula('g*٣')"),
+        lambda: tl.SGD("0.1/d * cosine(٣)"),
+        lambda: tl.SGD("٣/d"),
+        lambda: tl.Problem("z1", "erf", noise_law="student(٣)"),
+    ],
+)
+def test_digits_of_other_scripts_are_none(read: Callable[[], object]) -> None:
+    with pytest.raises(InputError, match="٣"):
+        read()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: tl.SGD("0.1/d", rule="formula('" + "+".join(["g*e"] * 400) + "')"),
+        lambda: tl.SGD("1*" * 990 + "cosine(5)"),
+        lambda: tl.SGD("0.1/d", rule="x" * 100_000),
+        lambda: tl.SGD("0.1/d", rule="clip(" + "a+" * 100_000 + "1)"),
+        lambda: tl.SGD("0.1/d" + "*cosine(5)" * 100_000),
+    ],
+)
+def test_long_texts_are_read_or_refused(read: Callable[[], object]) -> None:
+    try:
+        read()
+    except InputError as error:
+        assert len(str(error)) < 300

@@ -115,6 +115,7 @@ def test_compiled_code_is_kept_unless_that_is_off_or_impossible(
     assert bool(list(tmp_path.glob("new/*/jit_*-cache"))) == kept
 
 
+@pytest.mark.slow
 def test_numbers_are_data_of_compiled_code(caplog: pytest.LogCaptureFixture) -> None:
     """Nothing is compiled again for another rate, noise, threshold, start or time; another width is."""
     import jax

@@ -130,6 +130,7 @@ def test_names_that_people_try(name: str, formula: str) -> None:
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "width"), [("abs", 1), ("abs", 2), ("leaky_relu", 2)])
 def test_two_rectifiers_have_closed_averages(name: str, width: int) -> None:
     """All five averages of |x| and of leaky ReLU: against quadrature over all fields."""

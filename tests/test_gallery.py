@@ -27,6 +27,7 @@ from twolayer.gallery import mediocrity, trajectories
 from twolayer.gallery.shared import judging, measuring, records, registry
 from twolayer.gallery.shared.parts import part
 from twolayer.numerics.significance import LEVEL, limit_of
+from twolayer.numerics.verdict import OUTCOMES
 
 NAMES = tuple(registry.figures())
 DOCS = Path(__file__).parents[1] / "docs"
@@ -74,6 +75,7 @@ def test_the_figures_drawn_stand_for_all_groups() -> None:
     )
 
 
+@pytest.mark.long
 def test_every_figure_writes_its_files_and_its_verdict(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -205,10 +207,10 @@ def test_recorded_verdicts_are_those_of_the_figures_as_they_are(name: str) -> No
         assert entry["settings"] == records.settings_of(
             registry.figures()[name], version
         )
-        assert entry["outcome"] in judging.OUTCOMES
+        assert entry["outcome"] in OUTCOMES
         # the outcome is that of its checks, each of which has its own in the text
-        told = re.findall(rf"\[({'|'.join(judging.OUTCOMES)})\]", entry["text"])
-        assert entry["outcome"] == min(told, key=judging.OUTCOMES.index)
+        told = re.findall(rf"\[({'|'.join(OUTCOMES)})\]", entry["text"])
+        assert entry["outcome"] == min(told, key=OUTCOMES.index)
         assert entry["versions"].keys() >= {"twolayer", "jax", "numpy"}
         assert re.fullmatch(r"sha256:[0-9a-f]{64}", entry["data"])
     section = (
@@ -235,7 +237,7 @@ def test_there_are_no_other_records() -> None:
     page = (DOCS / "gallery.md").read_text(encoding="utf-8")
     assert len(re.findall(r"^Verdict", page, re.M)) == len(every)
     assert not re.search(
-        r"\): (agrees|differs|undecided)\.", re.sub(r"(?m)^Verdict.*$", "", page)
+        r"\): (agree|differ|undecided)\.", re.sub(r"(?m)^Verdict.*$", "", page)
     )
 
 
@@ -251,14 +253,14 @@ def test_a_figure_is_recorded_with_its_settings_versions_and_hash(
     monkeypatch.setitem(registry._ENTRIES, "one", entry_)
     page, file = tmp_path / "g.md", tmp_path / "g.json"
     old = (
-        "# G\n\n## none\n\nVerdict (quick, x): agrees. no\n\n## one\n\ntext\n\n# more\n"
+        "# G\n\n## none\n\nVerdict (quick, x): agree. no\n\n## one\n\ntext\n\n# more\n"
     )
     page.write_text(old)
     command = ["gallery", "run", "one", "--out", str(tmp_path), "--record", str(file)]
     assert main([*command, "--seed", "2", "--quick"]) == 1
     entry = records.read(file)["one"]["quick"]
     assert (entry["settings"], entry["seed"]) == ({"sizes": [5, 6]}, 2)
-    assert entry["outcome"] == "differs"
+    assert entry["outcome"] == "differ"
     assert entry["versions"]["twolayer"] == tl.__version__
     assert entry["data"] == records.fingerprint(
         tl.load(tmp_path / "one.nc")
@@ -307,20 +309,20 @@ def test_hashes_see_values_names_and_dimensions() -> None:
 
 
 def test_checks_have_three_outcomes() -> None:
-    assert judging.near("x", 1.0, 1.0, 0.01, resolution=0.1).outcome == "agrees"
-    assert judging.near("x", 1.2, 1.0, 0.01, resolution=0.1).outcome == "differs"
+    assert judging.near("x", 1.0, 1.0, 0.01, resolution=0.1).outcome == "agree"
+    assert judging.near("x", 1.2, 1.0, 0.01, resolution=0.1).outcome == "differ"
     assert judging.near("x", 4.05, 1.0, 1.01, resolution=0.25).outcome == "undecided"
     assert (
         judging.near("x", np.nan, 1.0, np.nan, resolution=0.25).outcome == "undecided"
     )
-    assert judging.near("x", 1.03, (1.0, 2.0), 0.01, resolution=0.1).outcome == "agrees"
-    assert judging.near("x", 0.9, (1.0, 2.0), 0.01, resolution=0.1).outcome == "differs"
+    assert judging.near("x", 1.03, (1.0, 2.0), 0.01, resolution=0.1).outcome == "agree"
+    assert judging.near("x", 0.9, (1.0, 2.0), 0.01, resolution=0.1).outcome == "differ"
     gaps, errors = np.array([0.01, 0.0, -0.02]), np.array([0.01, 0.0, 0.01])
-    assert judging.largest("x", gaps, errors, resolution=0.1).outcome == "agrees"
+    assert judging.largest("x", gaps, errors, resolution=0.1).outcome == "agree"
     assert judging.largest("x", gaps, errors, resolution=0.05).outcome == "undecided"
-    assert judging.largest("x", 10 * gaps, errors, resolution=1.0).outcome == "differs"
+    assert judging.largest("x", 10 * gaps, errors, resolution=1.0).outcome == "differ"
     assert (
-        judging.largest("x", [0.1], [0.0], resolution=1.0).outcome == "differs"
+        judging.largest("x", [0.1], [0.0], resolution=1.0).outcome == "differ"
     )  # without an error, nor allowed
     assert judging.largest("x", [], [], resolution=1.0).outcome == "undecided"
 
@@ -333,11 +335,10 @@ def test_a_verdict_is_as_good_as_its_worst_check() -> None:
     )
     assert judging.verdict("x", [yes, yes]).agrees
     assert judging.verdict("x", [yes, open_]).outcome == "undecided"
-    assert judging.verdict("x", [yes, open_, no]).outcome == "differs"
+    assert judging.verdict("x", [yes, open_, no]).outcome == "differ"
     assert judging.verdict("x", []).outcome == "undecided"
     assert (
-        judging.verdict("x", [yes, no], "more").text
-        == "x: a [agrees]; b [differs]. more"
+        judging.verdict("x", [yes, no], "more").text == "x: a [agree]; b [differ]. more"
     )
 
 
@@ -570,7 +571,7 @@ def test_a_negative_verdict_is_written_and_ends_with_code_one(
         )
         == 1
     )
-    assert "DIFFERS: 2 is 3\n  [differs] 2 is not 3\n" in capsys.readouterr().out
+    assert "DIFFER: 2 is 3\n  [differ] 2 is not 3\n" in capsys.readouterr().out
     assert tl.load(tmp_path / "wrong.nc").x.values.tolist() == [5, 6]
     assert (
         main(["gallery", "run", "wrong", "--out", str(tmp_path), "--set", "size=4"])

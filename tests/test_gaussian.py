@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from chance import sigmas
+from scipy.integrate import quad
+from scipy.special import erf
 
 import twolayer as tl
 from conftest import random_overlaps
@@ -103,6 +105,7 @@ def test_closed_forms_against_sampling(
     )  # a wrong factor would be seen
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("target", "activation", "p", "P", "loss"),
     [
@@ -154,7 +157,7 @@ def test_every_activation_against_sobol_points(activation: str, p: int) -> None:
         tl.moments(problem, start),
         tl.moments(problem, start, engine="sobol", log2_points=17),
     )
-    assert one.error < (1e-6 if "Sobol" not in one.engine else 5e-4)
+    assert one.error < (1.1e-5 if "Sobol" not in one.engine else 2e-3)
     for name, size in zip(NAMES, (1, 1, 1, 1, 1), strict=True):
         room = 8 * (two.errors[name] + one.errors[name])
         assert (
@@ -163,6 +166,7 @@ def test_every_activation_against_sobol_points(activation: str, p: int) -> None:
     assert p > 1 or "Sobol" not in one.engine
 
 
+@pytest.mark.long
 def test_reported_errors_are_honest() -> None:
     """The true error, against a far finer rule, is about the reported one or below it."""
     for target, activation, p, k in [
@@ -180,6 +184,35 @@ def test_reported_errors_are_honest() -> None:
             error = np.abs(getattr(rough, name) - getattr(fine, name)).max()
             assert error < 6 * rough.errors[name] + 3 * fine.errors[name] + 1e-12
         assert rough.error > 1e-10
+
+
+def test_errors_of_sampled_averages_are_bounds() -> None:
+    """Beside closed forms: no average is further off than stated, at any of forty points."""
+    problem = tl.Problem(tl.Teacher("erf", 2, [1, -0.7]), "erf", width=2, noise=0.1)
+    for seed in range(40):
+        start = random_overlaps(seed, 2, 2)
+        exact = tl.moments(problem, start)
+        sampled = tl.moments(problem, start, engine="sobol", log2_points=8)
+        for name in NAMES:
+            error = np.abs(getattr(sampled, name) - getattr(exact, name)).max()
+            assert error <= sampled.errors[name], (seed, name)
+            # and they are no excuse: a bound that is never nearly reached says nothing
+            assert sampled.errors[name] < 0.4 * (
+                np.abs(getattr(exact, name)).max() + 1
+            ), (seed, name)
+
+
+def test_sums_that_have_hardly_begun_are_known_to_be_wrong() -> None:
+    """E[sin²(5λ)] = ½ (1 − exp(−50 Q)): its Hermite coefficients are those of n ≈ 25 Q, and 192 are summed."""
+    problem = tl.Problem("tanh(z1)", "sin(5*z)")
+    slow = tl.moments(problem, tl.Overlaps([[0.5]], [[0.0]]))
+    assert slow.engine.startswith("quadrature over pairs")
+    assert slow.errors["second"] < 1e-6 and slow.error < 1.1e-5
+    assert slow.second[0] == pytest.approx(-0.5, abs=1e-9)
+    fast = tl.moments(problem, tl.Overlaps([[90.0]], [[0.0]]), log2_points=14)
+    assert abs(fast.second[0] + 0.5) <= fast.errors["second"] < 0.05
+    # what the quadrature left out is declared, and the points take over
+    assert fast.engine == "Sobol (2^14 points)"
 
 
 def test_values_of_the_theory_sheet() -> None:
@@ -230,6 +263,7 @@ SYMMETRY = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("target", "activation"), SYMMETRY)
 def test_permutation_of_neurons(target: Any, activation: str) -> None:
     problem = tl.Problem(target, activation, width=3, noise=0.1)
@@ -247,6 +281,7 @@ def test_permutation_of_neurons(target: Any, activation: str) -> None:
     assert two.risk == pytest.approx(one.risk, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_rotation_of_the_target_and_sign_symmetry() -> None:
     """A rotated target with rotated overlaps has the same averages; odd tasks are unchanged by w → −w, a → −a."""
     c, s = np.cos(0.7), np.sin(0.7)
@@ -300,6 +335,7 @@ def test_singular_overlaps_are_safe_and_continuous(
             )
 
 
+@pytest.mark.long
 def test_a_loss_of_ones_own() -> None:
     """A residual that is not linear goes through nodes over all fields; the squared loss through them gives the same."""
 
@@ -323,6 +359,7 @@ def test_a_loss_of_ones_own() -> None:
     assert 0 < clipped.chi[0, 0] < one.chi[0, 0]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("x64")
 def test_pairs_by_quadrature_and_closed_form_near_coincidence() -> None:
     for name in ("erf", "relu"):
@@ -349,6 +386,7 @@ def test_pairs_by_quadrature_and_closed_form_near_coincidence() -> None:
     assert float(mixed.dd) == pytest.approx(float(swapped.dd), abs=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("x64")
 def test_relu_four_point_function() -> None:
     """Against nested quadrature with three fields, and with coincident fields against lower formulas."""
@@ -379,6 +417,7 @@ def test_panel_rules_integrate_gaussians() -> None:
     assert float((w * (x > 0.3)).sum()) == pytest.approx(step, abs=1e-10)
 
 
+@pytest.mark.long
 def test_risk_of_a_trajectory_is_the_risk_of_its_points() -> None:
     for target, activation, p, k in [
         ("z1*z2", "relu", 2, 2),
@@ -438,3 +477,24 @@ def test_averages_are_taken_at_overlaps() -> None:
                 ask(wrong)
         with pytest.raises(tl.InputError, match="single point"):
             ask(tl.Overlaps.random(problem, 50, size=3))
+
+
+@pytest.mark.parametrize(
+    "target", ["log((z1-3)**2)", "log(abs(z1-3))", "abs(z1-3)**-0.4"]
+)
+def test_a_singular_target_keeps_its_averages(target: str) -> None:
+    """Beside adaptive integrals up to the singularity; the error is that of points, and is told.
+
+    The mean output at z1 is erf(m z1/√(2 (2 − m²))), and E[f²] = 1/3.
+    """
+    problem, one, m = tl.Problem(target, "erf"), np.ones((1, 1)), 0.3
+    value, label = excess_risks(problem, one, m * one, one[0])
+    assert "Sobol" in label and select(problem, "squared", log2_points=12).sampled
+
+    def gap(z: float) -> float:
+        h = float(problem.target(np.array([[z]]))[0])
+        f = erf(m * z / math.sqrt(2 * (2 - m**2)))
+        return h * (h - 2 * f) * math.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+
+    whole = sum(quad(gap, *ends, limit=500)[0] for ends in ((-12, 3), (3, 12)))
+    assert float(value) == pytest.approx((whole + 1 / 3) / 2, rel=5e-3)

@@ -32,6 +32,7 @@ def worst(runs: xr.Dataset, theory: xr.Dataset) -> float:
     return float(max(found)) / sigmas(entries, n - 1)
 
 
+@pytest.mark.long
 def test_the_map_is_that_of_explicit_weights_and_needs_pairs_of_samples() -> None:
     dim, steps = 1200, 3
     runs = tl.solve(
@@ -52,6 +53,7 @@ def test_the_map_is_that_of_explicit_weights_and_needs_pairs_of_samples() -> Non
     assert worst(runs, wrong) > 1.2
 
 
+@pytest.mark.long
 def test_the_map_of_correlation_loss_and_projected_erf_units() -> None:
     problem = PROBLEM.replace(activation="erf")
     algorithm = ALGORITHM.replace(loss="correlation", geometry="projected")
@@ -66,6 +68,7 @@ def test_the_map_of_correlation_loss_and_projected_erf_units() -> None:
     assert worst(runs, wrong) > 1.2
 
 
+@pytest.mark.slow
 def test_the_stairs_of_z1_plus_z1z2() -> None:
     """Overlaps with z2 after 1 … 4 giant steps, computed independently of this package."""
     problem = tl.Problem(
@@ -84,6 +87,7 @@ def test_the_stairs_of_z1_plus_z1z2() -> None:
     np.testing.assert_allclose(climbed, [0.0, 0.134, 0.274, 0.374], atol=2e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("geometry", ["free", "spherical"])
 def test_the_first_step_of_reused_batches_is_a_giant_step_and_the_second_is_not(
     geometry: str,
@@ -158,7 +162,7 @@ def test_deviations_have_both_errors() -> None:
     assert check.outcome == "undecided"  # two runs tell little
     assert "largest of 1 deviations 1.0 standard errors" in check.text
     values = theory.M.values + 1e-3 * np.random.default_rng(0).standard_normal((32, 3))
-    for shift, outcome in ((0.0, "agrees"), (0.1, "differs")):
+    for shift, outcome in ((0.0, "agree"), (0.1, "differ")):
         many = xr.Dataset({"M": (("seed", "time"), values + shift)}, attrs=runs.attrs)
         assert (
             stepping.agree("", [stepping.StepPair(theory, many)], ("M",)).outcome

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cost import sized
 from scipy.special import erf
 
 import twolayer as tl
@@ -122,7 +123,9 @@ def point_of(start: Any) -> tuple[Any, Any, Any]:
     return tuple(jnp.asarray(x) for x in (start.Q, start.M, start.a))  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize(("case"), range(len(SMOOTH)))
+@pytest.mark.parametrize(
+    "case", sized(range(len(SMOOTH)), slow=(1, 3, 4), long=(2, *range(5, len(SMOOTH))))
+)
 def test_forward_reverse_and_finite_differences(case: int) -> None:
     target, activation, p, loss, kind, words = SMOOTH[case]
     noise = 0.0 if loss is HINGE else 0.2
@@ -162,6 +165,7 @@ def test_forward_reverse_and_finite_differences(case: int) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("activation", ["relu", "leaky"])
 def test_jumps_of_the_slope_have_their_share_in_sampled_derivatives(
     activation: str,
@@ -188,6 +192,7 @@ def test_jumps_of_the_slope_have_their_share_in_sampled_derivatives(
         assert float(jnp.abs(without - right).max()) > 5 * error
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("target", "activation"),
     [

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import pytest
 from chance import LEVEL, sigmas
+from cost import sized
 from scipy import stats
 from scipy.special import erf
 
@@ -331,6 +332,7 @@ def test_the_ode_of_two_blocks_on_the_sphere_with_a_trained_second_layer() -> No
     np.testing.assert_allclose(np.diagonal(Q.sum(0)), 1.0, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("activation", "inputs", "start", "algorithm", "time", "risk", "M"),
     [
@@ -386,6 +388,7 @@ def test_the_ode_of_other_activations(
     np.testing.assert_allclose(end(result, "M_block").ravel(), M, atol=1e-5)
 
 
+@pytest.mark.long
 def test_blocks_of_equal_variance_are_one() -> None:
     """Isotropic inputs cut into three blocks: the sums of the overlaps are those of the plain equation."""
     rng = np.random.default_rng(3)
@@ -410,27 +413,97 @@ def test_blocks_of_equal_variance_are_one() -> None:
     np.testing.assert_allclose(one.risk, other.risk, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "method", [tl.ODE(), tl.Chain(40), tl.Vectors(40)], ids=lambda m: m.name
-)
-def test_one_block_of_variance_one_is_isotropic_to_the_bit(method: Any) -> None:
+def test_one_block_of_variance_one_is_the_isotropic_input() -> None:
     plain = tl.Problem("He2(z1)", "He2", width=2, noise=0.1)
     same = plain.replace(inputs=Inputs.blocks([1.0], [1.0]))
     assert same == plain and same.inputs.plain and "inputs" not in repr(same)
-    results = []
-    for problem in (plain, same):
-        start = tl.Overlaps.random(problem, 40, seed=1)
-        results.append(
-            tl.solve(problem, tl.SGD(0.1 / d), method, start, steps=8, save=2, seeds=2)
+    several = plain.replace(inputs=Inputs.blocks([1.0, 1.0], dims=[10, 20]))
+    assert several != plain and not several.inputs.plain
+
+
+def cut_alike(variances: list[float]) -> tuple[tl.Problem, tl.Overlaps]:
+    """He2 neurons in 10 and 20 dimensions of these variances, and their overlaps in both blocks."""
+    rng = np.random.default_rng(3)
+    W, star = rng.normal(size=(2, 30)) / 5, np.linalg.qr(rng.normal(size=(30, 1)))[0].T
+    pieces = [(W[:, part], star[:, part]) for part in (slice(10), slice(10, 30))]
+    Q, M, P = (
+        np.stack([product(w, s) for w, s in pieces])
+        for product in (
+            lambda w, s: w @ w.T,
+            lambda w, s: w @ s.T,
+            lambda w, s: s @ s.T,
         )
-    for name in ("M", "Q", "risk"):
-        np.testing.assert_array_equal(results[0][name].values, results[1][name].values)
-    assert (
-        "M_block" not in results[1]
-        and results[0].attrs["description"] == results[1].attrs["description"]
     )
+    gram = np.einsum("i,ijl->jl", np.array(variances), P)
+    inputs = Inputs.blocks(variances, dims=[10, 20])
+    problem = tl.Problem("He2(z1)", "He2", width=2, noise=0.1, gram=gram, inputs=inputs)
+    return problem, tl.Overlaps.in_blocks(Q, M, P, dim=30)
 
 
+def joined(problem: tl.Problem, start: tl.Overlaps) -> tuple[tl.Problem, tl.Overlaps]:
+    """The same without blocks."""
+    whole = tl.Overlaps(start.Q.sum(0), start.M.sum(0), start.P.sum(0), dim=30)
+    return problem.replace(inputs=None), whole
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        tl.ODE(),
+        pytest.param(tl.Map(30), marks=pytest.mark.slow),
+        pytest.param(tl.Population(), marks=pytest.mark.slow),
+    ],
+    ids=lambda m: m.name,
+)
+def test_two_blocks_of_variance_one_are_isotropic_inputs(method: Any) -> None:
+    """The code of blocks against the code without them; with variances 1 and 1.1 both are told apart."""
+    algorithm = tl.SGD(0.2 / d, weight_decay=0.1)
+    problem, start = cut_alike([1.0, 1.0])
+    in_blocks = tl.solve(problem, algorithm, method, start, steps=30, save=3)
+    without, whole = joined(problem, start)
+    plain = tl.solve(without, algorithm, method, whole, steps=30, save=3)
+    assert "M_block" in in_blocks and "M_block" not in plain
+    another, begin = cut_alike([1.0, 1.1])
+    other = tl.solve(another, algorithm, method, begin, steps=30, save=3)
+    for name in ("M", "Q", "risk"):
+        np.testing.assert_allclose(in_blocks[name], plain[name], atol=1e-7)
+        assert np.abs(other[name] - plain[name]).values[:, -1].max() > 1e-3
+    assert np.abs(plain.M[0, -1] - plain.M[0, 0]).max() > 1e-2  # they went somewhere
+
+
+@pytest.mark.parametrize(
+    "method",
+    [tl.Chain(30), pytest.param(tl.Vectors(30), marks=pytest.mark.slow)],
+    ids=lambda m: m.name,
+)
+def test_two_blocks_of_variance_one_have_the_law_of_isotropic_inputs(
+    method: Any,
+) -> None:
+    """Distributions of overlaps and risk after twelve steps; those of variances 1 and 2 are others."""
+    algorithm, seeds = tl.SGD(0.07 / d), 1500
+    problem, start = cut_alike([1.0, 1.0])
+    in_blocks = tl.solve(
+        problem, algorithm, method, start, steps=12, save=[12], seeds=seeds
+    )
+    plain, whole = joined(problem, start)
+    isotropic = tl.solve(
+        plain, algorithm, method, whole, steps=12, save=[12], seeds=seeds, seed=1
+    )
+    another, begin = cut_alike([1.0, 2.0])
+    other = tl.solve(
+        another, algorithm, method, begin, steps=12, save=[12], seeds=seeds
+    )
+    assert "M_block" in in_blocks and "M_block" not in isotropic
+    for name in ("M", "Q", "risk"):
+        values = [
+            run[name].values.reshape(seeds, -1)[:, 0]
+            for run in (in_blocks, isotropic, other)
+        ]
+        assert stats.ks_2samp(values[0], values[1]).pvalue > LEVEL / 3
+        assert stats.ks_2samp(values[2], values[1]).pvalue < 1e-6
+
+
+@pytest.mark.slow
 def test_one_block_of_another_variance_is_a_change_of_units() -> None:
     """Inputs 2z with weights w are inputs z with weights 2w, whose gradient and noise are four times as long."""
     inputs = Inputs.blocks([4.0], [1.0])
@@ -489,6 +562,7 @@ def test_the_map_of_a_linear_student_is_its_exact_recursion() -> None:
     assert float(result.excess_risk[0, -1]) == pytest.approx(0.36531957, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_the_mean_step_knows_how_lengths_go_with_fields() -> None:
     """The term of order one of E[g g |x|²]; a twin without it is off by ten times what nodes leave."""
     inputs = Inputs.blocks([2, 0.5], dims=[3, 7])
@@ -551,6 +625,7 @@ def test_the_population_loss_in_blocks() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_mean_of_the_chain_is_the_map() -> None:
     """One free step at d = 12 from correlated neurons, with all terms of a finite dimension."""
     rng = np.random.default_rng(3)
@@ -626,7 +701,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    sized(CASES, slow=["square, spherical"], long=set(CASES) - {"square, spherical"}),
+)
 def test_the_chain_has_the_law_of_vectors(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -645,6 +723,7 @@ def test_the_chain_has_the_law_of_vectors(
     assert min(values) * len(values) < LEVEL
 
 
+@pytest.mark.slow
 def test_blocks_have_independent_lengths() -> None:
     """What a batch adds outside the known directions is drawn for every block; a chain that shares it fails."""
     rng, seeds, dims, s = (
@@ -699,6 +778,7 @@ def test_blocks_have_independent_lengths() -> None:
     assert stats.ks_2samp(vectors, apart(plain(True))).pvalue < LEVEL
 
 
+@pytest.mark.slow
 def test_the_chain_at_large_dimensions_follows_the_ode() -> None:
     """Blocks with triangular factors; the bias at d = 4000 is far below the standard errors."""
     problem, start = three()
@@ -729,6 +809,7 @@ def test_the_chain_knows_no_dimension() -> None:
 # --- the diffusion ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_covariance_of_the_increments() -> None:
     """Against samples of the fields of two blocks; the twin with independent blocks fails."""
     rng = np.random.default_rng(4)
@@ -774,6 +855,7 @@ def test_the_covariance_of_the_increments() -> None:
     assert np.abs(apart).max() > 0.02  # blocks are correlated
 
 
+@pytest.mark.long
 def test_the_diffusion_has_the_spread_of_the_chain() -> None:
     problem, start = two()
     algorithm, seeds = tl.SGD(0.5 / d, geometry="projected"), 200
@@ -924,6 +1006,7 @@ def test_methods_that_cannot_say_why() -> None:
     assert "looks at the length" in reason
 
 
+@pytest.mark.slow
 def test_results_are_read_back_and_run_again(tmp_path: Path) -> None:
     problem, start = two()
     first = tl.solve(
@@ -964,6 +1047,7 @@ methods = ["ode"]
 """
 
 
+@pytest.mark.slow
 def test_inputs_in_task_files_sweeps_and_titles(tmp_path: Path) -> None:
     path = tmp_path / "task.toml"
     path.write_text(TASK, encoding="utf-8")
@@ -1029,6 +1113,7 @@ def test_inputs_in_task_files_sweeps_and_titles(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_more_blocks_converge() -> None:
     """Doubling the blocks of a power law changes the risk of a linear student less and less, by about a quarter."""
     risks = []
@@ -1071,6 +1156,7 @@ def rows_of_a_feature_map(
     return X, np.tanh(field / field.std()), w / field.std()
 
 
+@pytest.mark.long
 def test_gaussian_rows_are_their_own_surrogate() -> None:
     """Rows that are Gaussian: runs over them have the risk of the surrogate's chain; with other labels they have not."""
     rng = np.random.default_rng(0)
@@ -1096,6 +1182,7 @@ def test_gaussian_rows_are_their_own_surrogate() -> None:
     assert apart(found["right"]) < sigmas(1, 2 * seeds - 2) < apart(found["wrong"])
 
 
+@pytest.mark.long
 def test_passes_over_rows() -> None:
     X, y, w = rows_of_a_feature_map(60, 8, 20, 1)
     given = surrogate(tl.Problem("tanh(z1)", "erf"), X, y, w, blocks=3)
@@ -1165,6 +1252,7 @@ def test_full_batches_of_rows_are_a_plain_loop() -> None:
         )
 
 
+@pytest.mark.slow
 def test_the_direction_of_least_squares_and_bad_data() -> None:
     X, y, w = rows_of_a_feature_map(4000, 6, 60, 2)
     found = Data((X, y)).target[0]
@@ -1236,6 +1324,7 @@ def test_the_direction_of_least_squares_and_bad_data() -> None:
         tl.Vectors(**{k: v for k, v in given.method.describe().items() if k != "name"})
 
 
+@pytest.mark.slow
 def test_a_comparison_tells_how_far_data_are_from_gaussian() -> None:
     """One call: rows of two latent normals fail, and Gaussian rows of the same kind do not."""
     said = {}
@@ -1258,6 +1347,7 @@ def test_a_comparison_tells_how_far_data_are_from_gaussian() -> None:
     assert not said["normals"].startswith("universality fails")
 
 
+@pytest.mark.long
 def test_many_passes_are_compared_with_as_many_gaussian_rows() -> None:
     """The surrogate has rows that come back too: features fail, normals hold, and the reason is said once."""
     said = {}
@@ -1285,6 +1375,7 @@ def test_many_passes_are_compared_with_as_many_gaussian_rows() -> None:
     assert any("Vectors over rows, d = 8" in str(label) for label in labels)
 
 
+@pytest.mark.slow
 def test_rows_from_files_on_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -1337,7 +1428,7 @@ def test_rows_from_files_on_the_command_line(
     Path("words.csv").write_text("1,2\n3,x\n", encoding="utf-8")
     Path("text.npz").write_text("hello", encoding="utf-8")
     for line, words in (
-        ("other.npz", "holds A"),
+        ("other.npz", "holds 'A'"),
         ("nan.npz", "must be finite, but holds nan"),
         ("words.csv", "must hold numbers"),
         ("text.npz", "what numpy.savez writes"),
@@ -1356,6 +1447,7 @@ def test_rows_from_files_on_the_command_line(
 # --- analysis ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_formulas_of_isotropic_inputs_say_so() -> None:
     inputs = Inputs.blocks([2, 0.5, 0.1], [0.2, 0.5, 0.3])
     square = tl.Problem("z1**2", "square", inputs=inputs)
@@ -1389,6 +1481,7 @@ def test_formulas_of_isotropic_inputs_say_so() -> None:
     assert tl.moments(problem, start).risk == pytest.approx(plain.risk)
 
 
+@pytest.mark.long
 def test_recovery_counts_powers_of_the_effective_dimension_of_the_target() -> None:
     """Steps to half the overlap, phase retrieval: D log(√D/2)/4γ wherever the target lies, and not tr Σ/‖Σ‖ of them.
 
@@ -1425,6 +1518,7 @@ def test_recovery_counts_powers_of_the_effective_dimension_of_the_target() -> No
     assert bottom / expected > 10 > 2.5 > top / expected
 
 
+@pytest.mark.slow
 def test_the_error_of_blocking_is_measured() -> None:
     problem = tl.Problem(
         "z1", "linear", inputs=Inputs.power_law(1.5, 256, resolution=1)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 from chance import sigmas
+from cost import sized
 from scipy import stats
 from scipy.special import erf
 
@@ -67,7 +68,18 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("loss", "law", "flips", "noise"), CASES)
+QUICKER = [
+    case
+    for case in CASES
+    if case[:2]
+    in (("squared", "laplace"), ("hinge", "gaussian"), ("huber(0.5)", "cauchy"))
+]
+
+
+@pytest.mark.parametrize(
+    ("loss", "law", "flips", "noise"),
+    sized(CASES, slow=QUICKER, long=set(CASES) - {*QUICKER}),
+)
 def test_averages_are_those_of_samples(
     loss: str, law: str, flips: float, noise: float
 ) -> None:
@@ -128,6 +140,7 @@ def explicit(
     return w[:, 0], (w * w).sum(1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("loss", "law", "flips", "noise"), CASES)
 def test_plain_loops_chain_vectors_and_limit_agree(
     loss: str, law: str, flips: float, noise: float
@@ -169,6 +182,7 @@ def test_plain_loops_chain_vectors_and_limit_agree(
     )  # it has moved by much more than is allowed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", ["squared", "huber(0.5)"])
 def test_reused_samples_keep_their_flipped_labels(loss: str) -> None:
     """The theory of reused samples against vectors: overlaps and training risk after three steps on one set."""
@@ -210,6 +224,7 @@ def test_reused_samples_keep_their_flipped_labels(loss: str) -> None:
     )  # which labels as they are would not give
 
 
+@pytest.mark.long
 def test_the_mean_field_sees_the_mean_label() -> None:
     """Flips shrink the target by 1 − 2q, and the risk contains what they add."""
     start = tl.mean_field.Particles([[0.3], [0.1]], [0.6, 0.9])
@@ -365,6 +380,7 @@ def test_names_of_losses() -> None:
             )  # e = −∂ℓ/∂f
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", ["hinge", "correlation"])
 def test_results_hold_the_loss_and_the_error(loss: str) -> None:
     """In runs of several neurons with flipped labels: against samples at the last overlaps, and arccos for one."""
@@ -431,6 +447,7 @@ def test_results_hold_the_loss_and_the_error(loss: str) -> None:
         tl.plot.trajectory(alone, quantity="accuracy")
 
 
+@pytest.mark.long
 def test_files_and_flags_know_laws_flips_and_losses(tmp_path: Any) -> None:
     text = """
 [problem]

@@ -23,9 +23,17 @@ def ends(algorithm: tl.SGD, method: Any, steps: int = 1, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "method", [tl.GiantSteps(), tl.Map(500), tl.Population()], ids=lambda m: m.name
+    ("first", "method"),
+    [
+        pytest.param(True, tl.GiantSteps(), marks=pytest.mark.long),
+        pytest.param(True, tl.Map(500), marks=pytest.mark.slow),
+        (True, tl.Population()),
+        pytest.param(False, tl.GiantSteps(), marks=pytest.mark.slow),
+        pytest.param(False, tl.Map(500), marks=pytest.mark.slow),
+        (False, tl.Population()),
+    ],
+    ids=lambda value: getattr(value, "name", value),
 )
-@pytest.mark.parametrize("first", [True, False])
 def test_one_mean_step_of_each_layer(method: Any, first: bool) -> None:
     """a' = a + (second_lr/p) E[e σ], whatever the first layer does; that is as with the second at rest, or stays."""
     algorithm = tl.SGD(
@@ -45,6 +53,7 @@ def test_one_mean_step_of_each_layer(method: Any, first: bool) -> None:
         assert np.abs(alone[name].values[0] - before).max() > 0.01
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", [True, False])
 def test_the_limit_and_its_diffusion(first: bool) -> None:
     """Over a short time a moves by ρ t E[e σ], ρ = second_lr/lr; runs of the SDE and of SGD spread by ρ as much."""
@@ -78,6 +87,7 @@ def test_the_limit_and_its_diffusion(first: bool) -> None:
         ).all()
 
 
+@pytest.mark.long
 def test_averages_of_chains_are_those_of_vectors() -> None:
     """Means of the overlaps of the average, with momentum; and they are not those of the last iterate."""
     algorithm = tl.SGD(lr=1.0 / d, momentum=0.3, average=0.05, train_second_layer=True)

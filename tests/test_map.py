@@ -76,6 +76,7 @@ def test_no_correction_can_be_left_out_at_small_dimension(
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("geometry", ["projected", "spherical"])
 def test_normalised_rows_need_the_mean_of_the_ratio(
     small: tuple, geometry: str
@@ -96,6 +97,7 @@ def test_normalised_rows_need_the_mean_of_the_ratio(
     assert worst(runs, plain) > 1.5 * LIMIT
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("geometry", "momentum"), [("projected", 0.0), ("spherical", 0.0), ("free", 0.5)]
 )
@@ -139,6 +141,7 @@ def test_small_steps_are_the_gradient_flow() -> None:
     assert gap[1] < 0.05
 
 
+@pytest.mark.long
 def test_the_map_at_large_dimension_is_the_giant_step() -> None:
     problem = tl.Problem(
         "z1 + He2(z2)", "erf", width=2, noise=0.2, second_layer="signs"
@@ -160,6 +163,7 @@ def test_the_map_at_large_dimension_is_the_giant_step() -> None:
     ]  # no dimension is needed to count samples over d
 
 
+@pytest.mark.long
 def test_first_giant_step_of_relu_in_closed_form() -> None:
     problem = tl.Problem("z1 + z1*z2", "relu", width=2, second_layer=[1.0, -0.5])
     step = tl.solve(
@@ -174,6 +178,7 @@ def test_first_giant_step_of_relu_in_closed_form() -> None:
     )  # lr a_j/(2p)
 
 
+@pytest.mark.slow
 def test_coinciding_neurons_stay_together_and_finite() -> None:
     problem = tl.Problem("He2(z1)", "He2", width=2, noise=0.1)
     start = tl.Overlaps(np.ones((2, 2)), [[0.4], [0.4]])
@@ -201,6 +206,7 @@ def test_coinciding_neurons_stay_together_and_finite() -> None:
     np.testing.assert_allclose(run.M[0, :, 0], alone.M[0, :, 0], rtol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("geometry", ["free", "projected"])
 def test_the_band_is_the_spread_of_runs(geometry: str) -> None:
     problem = tl.Problem("He2(z1)", "He2", width=2, noise=0.2, second_layer=[1.0, -0.7])

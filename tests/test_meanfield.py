@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from chance import sigmas
+from cost import sized
 
 import twolayer as tl
 from conftest import random_overlaps
@@ -126,6 +127,7 @@ def test_square_closes_on_moments_and_agrees_by_nodes_and_pairs(
     close(closed, pairs, 1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "dimension", "own"),
     [("erf", 4, False), ("erf", math.inf, True), ("relu", 30, True)],
@@ -200,6 +202,7 @@ def test_square_has_the_formula_of_the_theory_at_finite_dimension() -> None:
     np.testing.assert_allclose(L @ L.T, frame @ frame.T, atol=1e-12)
 
 
+@pytest.mark.long
 def test_the_definition_is_an_average_over_directions() -> None:
     """Two neurons: E_Ξ of the averages of the explicit network over the one correlation of their orthogonal parts."""
     D, rho = 4, 0.8
@@ -224,6 +227,7 @@ def test_the_definition_is_an_average_over_directions() -> None:
     assert np.abs(dA).min() > 3e-3
 
 
+@pytest.mark.long
 def test_particles_descend_the_risk(x64: None) -> None:
     """∂R/∂(A, s, a)_j = −weight_j (dA, ds, da)_j at any dimension and P: the Wasserstein gradient flow."""
     problem = tl.Problem("tanh(z1) + z1*z2/3", "erf", gram=P)
@@ -341,6 +345,7 @@ def widths() -> dict[int, dict[str, Any]]:
     return found
 
 
+@pytest.mark.long
 def test_wide_networks_approach_the_mean_field(
     widths: dict[int, dict[str, Any]],
 ) -> None:
@@ -352,6 +357,7 @@ def test_wide_networks_approach_the_mean_field(
     assert -1.5 < np.log(many / few) / np.log(64 / 8) < -0.6, (few, many)
 
 
+@pytest.mark.long
 def test_the_dataset_of_neurons_has_overlaps_and_a_measure(
     widths: dict[int, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -640,7 +646,7 @@ def test_nearly_dependent_directions_are_cut_alike_everywhere() -> None:
     np.testing.assert_allclose(cloud_.norms, 1.0, atol=1e-8)
 
 
-@pytest.mark.parametrize("activation", ["erf", "square"])
+@pytest.mark.parametrize("activation", sized(["erf", "square"], long=["erf"]))
 def test_the_velocity_descends_the_first_variation(activation: str) -> None:
     """dm/dt = −P ∂_m V and dq/dt = −4q ∂_q V by differences, P ≠ I; the mobility of (m, q) is not the identity."""
     P = np.array([[1.0, 0.3], [0.3, 1.2]])
@@ -725,6 +731,7 @@ def test_the_covariance_at_a_point_is_that_of_one_neuron(gamma: float) -> None:
     ] != pytest.approx(expected, rel=0.1)
 
 
+@pytest.mark.long
 def test_any_loss_in_infinite_dimension_is_the_limit_of_wide_students() -> None:
     """With outputs that do not fluctuate, the ODE of p neurons has the mean field of its loss up to 1/p."""
     rng, gaps = np.random.default_rng(5), {}

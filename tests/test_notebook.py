@@ -89,13 +89,14 @@ OBJECTS = {  # what is typed as the last line of a cell, and what its HTML holds
         "1.5 ± 0.5",
         "<svg",
     ),
-    "tl.gallery.Verdict('a is 1', (tl.gallery.Check('agrees', 'a is 1.01'),))": (
-        "agrees: a is 1",
+    "tl.gallery.Verdict('a is 1', (tl.gallery.Check('agree', 'a is 1.01'),))": (
+        "agree: a is 1",
         "a is 1.01",
     ),
 }
 
 
+@pytest.mark.long
 def test_a_notebook_shows_every_figure_once(tmp_path: Path) -> None:
     import nbformat
     from nbclient import NotebookClient
@@ -202,6 +203,7 @@ def test_without_a_screen_nothing_is_left_behind(tmp_path: Path, first: str) -> 
     assert script(tmp_path, "agg", first) == ["managed 0 None"]
 
 
+@pytest.mark.slow
 def test_with_a_screen_the_last_figures_can_be_shown(tmp_path: Path) -> None:
     lines = script(
         tmp_path, "module://screen", "import matplotlib.pyplot", "plt.show()"

@@ -170,6 +170,7 @@ def test_reused_samples_are_refused() -> None:
         )
 
 
+@pytest.mark.long
 def test_projected_and_spherical_have_one_limit_and_momentum_rescales_the_rate() -> (
     None
 ):
@@ -214,6 +215,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_the_chain_approaches_the_limit(name: str) -> None:
     """|mean − limit| ≤ C/d + 5 standard errors, C from the chain at about d/4 (twice, to leave room for the next order)."""
@@ -251,6 +253,7 @@ def test_the_chain_approaches_the_limit(name: str) -> None:
     assert np.max(np.abs(exact - begun) / room) > 8
 
 
+@pytest.mark.long
 def test_bias_of_a_finite_dimension_falls_as_one_over_d() -> None:
     """(mean at d − limit)·d is one constant from d = 125 to 1000."""
     problem = tl.Problem(tl.Teacher("erf", 1), "erf", noise=0.1)

@@ -44,6 +44,7 @@ def averages(problem: tl.Problem, algorithm: tl.SGD, at: tl.Overlaps) -> Average
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["saad1995-fig1", "refinetti2021-gradient-descent"])
 def test_numbers_of_the_zoo_are_those_of_the_printed_equations(name: str) -> None:
     """Every value that its entry says was integrated anew."""
@@ -73,6 +74,7 @@ def test_numbers_of_the_zoo_are_those_of_the_printed_equations(name: str) -> Non
         )
 
 
+@pytest.mark.slow
 def test_feedback_alignment_is_a_rule() -> None:
     """Its equations are those of gradient descent with F in place of v."""
     setup = tl.zoo("refinetti2021-gradient-descent")
@@ -91,7 +93,7 @@ def test_feedback_alignment_is_a_rule() -> None:
     assert abs(expected.R - other.R).max() / rate > 0.1
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize("noise", [0.0, pytest.param(0.1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("rule", "wider"), [("clip(0.2)", "clip(0.4)"), ("polyak(20.0)", "polyak(20.0)")]
 )

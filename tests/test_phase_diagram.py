@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from chance import sigmas
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
@@ -240,6 +241,7 @@ def test_activations_decide_about_order_and_self_interaction() -> None:
     )
 
 
+@pytest.mark.long
 def test_a_mean_of_the_labels_gives_the_correlation_loss_a_self_interaction() -> None:
     """E[y] ≠ 0 adds √2 c_2 b_0 w: larger rates stop helping, where He2 learns in a constant number of steps."""
     shifted = tl.phase_diagram("z1**2", activation="square", loss="correlation")
@@ -640,3 +642,40 @@ def test_no_figure_alters_its_data(path: Path) -> None:
             assert not names & {"clip", "maximum", "minimum"}, (
                 f"{path.name}: {function.name}"
             )
+
+
+def test_a_gram_matrix_changes_what_is_seen_first() -> None:
+    """E[h z] of z1 He2(z2) is 2 P_12 along z2: no step of gradient descent without it, one with it."""
+    P = [[1.0, 0.6], [0.6, 1.0]]
+    apart, oblique = (
+        tl.Problem("z1*He2(z2)", "z + z**3", 2, gram=gram) for gram in (None, P)
+    )
+    assert tl.phase_diagram(apart).ell == 3 and tl.phase_diagram(oblique).ell == 1
+    assert tl.phase_diagram("z1*He2(z2)", gram=P).ell == 1
+    x = np.random.default_rng(0).normal(size=(200_000, 2))
+    z = np.stack([x[:, 0], 0.6 * x[:, 0] + 0.8 * x[:, 1]], axis=1)
+    seen = (z[:, 0] * (z[:, 1] ** 2 - 1))[:, None] * z
+    error = seen.std(0) / np.sqrt(len(x))
+    assert (np.abs(seen.mean(0) - [0.72, 1.2]) < sigmas(2) * error).all()
+    for problem, moves in ((apart, False), (oblique, True)):
+        start = tl.Overlaps(np.eye(2), np.zeros((2, 2)), problem.P)
+        algorithm = tl.SGD(0.5, batch=3 * d)
+        run = tl.solve(problem, algorithm, tl.GiantSteps(), start, steps=1, save=1)
+        assert bool(np.abs(run.M.values[0, -1]).max() > 0.05) is moves
+
+
+def test_a_problem_has_its_own_activation_width_and_gram_matrix() -> None:
+    problem = tl.Problem("He2(z1)", "z**2 + z", 3)
+    own = tl.phase_diagram("He2(z1)", activation="z**2 + z", width=3)
+    for geometry in ("projected", "spherical"):
+        diagram = tl.phase_diagram(problem, geometry=geometry)
+        other = tl.phase_diagram(
+            "He2(z1)", activation="z**2 + z", width=3, geometry=geometry
+        )
+        assert str(diagram) == str(other)
+    assert str(tl.phase_diagram(problem)) == str(own)
+    for more in ({"activation": "erf"}, {"width": 3}, {"gram": [[1.0]]}):
+        with pytest.raises(tl.InputError, match="problem is given"):
+            tl.phase_diagram(problem, **more)
+    with pytest.raises(tl.InputError, match="gram"):
+        tl.phase_diagram(ell=2, gram=[[1.0]])

@@ -70,6 +70,7 @@ def test_the_page_stands_by_itself() -> None:
     }, "names, not places"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "entry", read("copied"), ids=lambda entry: entry["link"][:30] or "default"
 )

@@ -456,7 +456,7 @@ def test_weak_recovery_shows_its_runs_and_its_law() -> None:
     (panel,) = plot.weak_recovery(measured()).axes
     shown = legend(panel)
     assert shown[::3] == ["runs", "given up"] and shown[2].startswith(
-        "$T$ ~ $d^\\theta$, $\\theta = 0.5 \\pm"
+        "$T$ ~ $d^\\theta$, $\\theta = 0.50 \\pm 0.1"
     )
     runs, *bars, medians, law, lost, _ = curves(panel)
     assert runs[1].size == 12 and len(bars) == 2
@@ -593,8 +593,8 @@ def test_figures_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     old = (tmp_path / "x.png").read_bytes()
 
     class Broken(Figure):
-        def savefig(self, path: Any, **_: Any) -> None:
-            Path(path).write_text("half")
+        def savefig(self, file: Any, **_: Any) -> None:
+            file.write(b"half")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

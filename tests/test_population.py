@@ -63,6 +63,7 @@ def on_the_circle(rows: np.ndarray, edges: int = 4000) -> tuple[np.ndarray, np.n
     ).ravel() / (2 * np.pi)
 
 
+@pytest.mark.slow
 @float64
 def test_relu_closed_forms_are_quadrature_and_its_autodiff() -> None:
     rng = np.random.default_rng(3)
@@ -139,6 +140,7 @@ def test_the_mean_gradient_is_the_derivative_of_the_loss(name: str) -> None:
     assert float(jnp.abs(push.first).max()) > 0.01
 
 
+@pytest.mark.slow
 @float64
 def test_any_rule_gives_the_same_gradient() -> None:
     """Sobol points over all fields against the closed form."""
@@ -208,6 +210,7 @@ def test_descent_in_few_coordinates_is_descent_in_d_dimensions() -> None:
     np.testing.assert_allclose(result.Q_perp[0, -1], W @ W.T - along, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_infinite_batches_of_sgd_are_descent_on_the_population() -> None:
     """Every option at once, against the mean step with batches of 10¹⁴ samples."""
     problem = tl.Problem("z1**2 + z1*z2", "He2", width=2, noise=0.2)

@@ -34,6 +34,7 @@ def linear() -> Any:
     return tl.optimise(LINEAR, STEP, ORIGIN, horizon=10, pieces=8)
 
 
+@pytest.mark.slow
 def test_the_linear_student_in_closed_form(linear: Any) -> None:
     """The rate is ε/(ε + Δ/2) and falls as 1/s; the risk is that of Lambert's function, never below it."""
     optimum = closed(10.0)
@@ -50,6 +51,7 @@ def test_the_linear_student_in_closed_form(linear: Any) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_best_constant_in_closed_form(linear: Any) -> None:
     """ε_∞ + (ε₀ − ε_∞)e^{−(2γ−γ²)s}, ε_∞ = γΔ/(2(2−γ)), is smallest at γ = 0.270014."""
     assert linear.constant.lr.coefficient == pytest.approx(0.270014, abs=2e-5)
@@ -61,6 +63,7 @@ def test_the_best_constant_in_closed_form(linear: Any) -> None:
     assert linear.best_named is linear.named["power"]
 
 
+@pytest.mark.slow
 def test_few_pieces_do_not_rule_out_high_rates() -> None:
     """The best constant does not depend on the intervals: a coarse integration would blow up at the rates it needs."""
     noise, span = 0.002, 60.0
@@ -81,6 +84,7 @@ def test_few_pieces_do_not_rule_out_high_rates() -> None:
     )
 
 
+@pytest.mark.long
 def test_where_every_step_harms_the_best_rate_is_as_good_as_none() -> None:
     """At perfect learning with noisy labels nothing is gained by moving; laws stay positive all the same."""
     best = tl.optimise(
@@ -89,6 +93,7 @@ def test_where_every_step_harms_the_best_rate_is_as_good_as_none() -> None:
     assert 0 <= best.value < 1e-4 and best.algorithm.lr.coefficient > 0
 
 
+@pytest.mark.slow
 def test_the_law_found_runs_in_any_method(linear: Any) -> None:
     again = tl.solve(LINEAR, linear.algorithm, tl.ODE(), ORIGIN, alpha=10, save=1)
     assert float(again.excess_risk[0, -1]) == pytest.approx(linear.value, rel=1e-6)
@@ -97,11 +102,12 @@ def test_the_law_found_runs_in_any_method(linear: Any) -> None:
         tl.SGD(lr=str(linear.schedule)).lr.schedule is not None
     )  # its text is a law too
     contest = linear.compare(dim=400, seeds=32)
-    assert contest.wins is True or contest.verdicts["constant"] == "wins"
+    assert contest.verdicts["constant"] == "wins"
     assert contest.means["optimum"][0] == pytest.approx(linear.value, rel=0.1)
     assert "optimum wins" in str(contest) and "±" in contest._repr_html_()
 
 
+@pytest.mark.long
 def test_a_protocol_that_is_no_better_does_not_win(linear: Any) -> None:
     """The wrong twin: with optimum and constant exchanged the contest is lost."""
     runs = {"optimum": linear.constant, "constant": linear}
@@ -121,6 +127,7 @@ def test_a_protocol_that_is_no_better_does_not_win(linear: Any) -> None:
     assert same.wins == "undecided"
 
 
+@pytest.mark.long
 def test_derivatives_against_differences() -> None:
     """Rate, batch and decay at single points of the grid, on every clock, with a trained second layer."""
     problem = tl.Problem("He2(z1)", "He2", noise=0.1)
@@ -159,6 +166,7 @@ def test_derivatives_against_differences() -> None:
                 )
 
 
+@pytest.mark.long
 def test_the_grid_is_the_ode() -> None:
     """The course of the search against `solve` with the schedule as a law."""
     algorithm = STEP.replace(weight_decay=0.1, batch=2)
@@ -183,6 +191,7 @@ def test_the_grid_is_the_ode() -> None:
     np.testing.assert_allclose(value, np.trapezoid(risk, x) / 6, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_giant_steps_of_the_linear_student() -> None:
     """One number, greedy is optimal: lr = ε/(ε + (ε + Δ/2)/α) at each step."""
     alpha, noise, steps = 2.0, 0.2, 4
@@ -203,6 +212,7 @@ def test_giant_steps_of_the_linear_student() -> None:
     assert best.clock == "step" and best.certified
 
 
+@pytest.mark.long
 def test_the_mean_step_at_finite_dimension() -> None:
     best = tl.optimise(
         LINEAR,
@@ -220,6 +230,7 @@ def test_the_mean_step_at_finite_dimension() -> None:
     )
 
 
+@pytest.mark.long
 def test_phase_retrieval_against_its_implicit_solution() -> None:
     """s = (3 + Δ/4) log(u/(1 − u)) + (Δ/4)/(1 − u) between u₀ and u; the rate begins at 1/(12 + Δ)."""
     problem, start = (
@@ -237,6 +248,7 @@ def test_phase_retrieval_against_its_implicit_solution() -> None:
     )
 
 
+@pytest.mark.long
 def test_a_single_erf_neuron_against_the_boundary_value_problem() -> None:
     """Two order parameters: the optimum of Pontryagin's equations is 0.00674964, that of a greedy rate 0.00711."""
     problem, start = (
@@ -258,6 +270,7 @@ def test_a_single_erf_neuron_against_the_boundary_value_problem() -> None:
     assert bounded.path.lr.values.max() <= 1 + 1e-9
 
 
+@pytest.mark.long
 def test_batches_are_rates() -> None:
     """In alpha only lr/batch matters: the best batch of a constant rate is the rate over the best one."""
     algorithm = tl.SGD(lr=1.2 / d)
@@ -273,6 +286,7 @@ def test_batches_are_rates() -> None:
     )
 
 
+@pytest.mark.long
 def test_several_controls_and_other_objectives() -> None:
     both = tl.optimise(
         LINEAR,
@@ -315,6 +329,7 @@ def test_several_controls_and_other_objectives() -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_objective_that_is_blind_to_the_norms() -> None:
     """M comes closest to 1 at rates for which Q blows up: the search stays where methods can follow."""
     best = tl.optimise(
@@ -333,6 +348,7 @@ def test_an_objective_that_is_blind_to_the_norms() -> None:
     assert "nan" not in str(best) and "inf" not in str(best)
 
 
+@pytest.mark.long
 def test_whole_batches_leave_no_gap() -> None:
     """In alpha only lr/batch matters, so a rounded batch costs nothing where the rate is free."""
     best = tl.optimise(
@@ -348,6 +364,7 @@ def test_whole_batches_leave_no_gap() -> None:
     assert best.algorithm.batch.coefficient == round(best.algorithm.batch.coefficient)
 
 
+@pytest.mark.long
 def test_the_smallest_budget_has_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupted or spent in the first scan, the search has the best that it has seen."""
     short = tl.optimise(
@@ -373,6 +390,7 @@ def test_the_smallest_budget_has_a_constant(monkeypatch: pytest.MonkeyPatch) -> 
     assert 0.0201 < caught.value.result.value < 0.03
 
 
+@pytest.mark.long
 def test_a_budget_ends_the_search_with_what_it_has() -> None:
     short = tl.optimise(LINEAR, STEP, ORIGIN, horizon=10, budget=90, pieces=8)
     assert not short.complete and not short.certified and short.evaluations == 90
@@ -380,6 +398,7 @@ def test_a_budget_ends_the_search_with_what_it_has() -> None:
     assert "not complete" in str(short)
 
 
+@pytest.mark.slow
 def test_an_interrupted_search_keeps_what_it_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -440,6 +459,7 @@ def test_bad_input_is_named(change: dict[str, Any], message: str) -> None:
         tl.optimise(**given)
 
 
+@pytest.mark.long
 def test_several_starts_are_averaged() -> None:
     starts = tl.Overlaps(np.array([[[0.0]], [[1.0]]]), np.array([[[0.0]], [[0.0]]]))
     best = tl.optimise(LINEAR, STEP, starts, horizon=6, form="constant", pieces=8)
@@ -450,6 +470,7 @@ def test_several_starts_are_averaged() -> None:
     assert jnp.ndim(best.path.excess_risk) == 2
 
 
+@pytest.mark.slow
 def test_the_figure_and_the_cell_of_an_optimum(linear: Any) -> None:
     """Two panels with the same three protocols; the rate drawn is the law."""
     rates, risks = tl.plot.optimum(linear).axes
@@ -492,6 +513,7 @@ alpha = 10
 """
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     task, picture = tmp_path / "task.toml", tmp_path / "best.png"
     task.write_text(TASK)
@@ -518,6 +540,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -38,6 +38,7 @@ def difference(f: Any, x: float, h: float = 1e-4) -> float:
     return float((8 * (f(x + h) - f(x - h)) - (f(x + 2 * h) - f(x - 2 * h))) / (12 * h))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", ["quadratic", "erf", "relu"])
 def test_averages_are_those_of_moments(task: str) -> None:
     problem, start = (TASKS[task], START) if task in TASKS else (SMALL[task], ALONE)
@@ -80,6 +81,7 @@ def final_risk(
     ).excess_risk
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("task", "mode"), [("erf", "forward"), ("relu", "reverse")])
 def test_the_risk_of_solve_and_its_derivative_with_respect_to_lr(
     task: str, mode: str
@@ -99,6 +101,7 @@ def test_the_risk_of_solve_and_its_derivative_with_respect_to_lr(
     np.testing.assert_allclose(slope, expected, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_the_derivative_with_respect_to_the_start() -> None:
     both = jax.jit(
         jax.value_and_grad(lambda start: final_risk(SMALL["square"], 0.03, start))
@@ -135,6 +138,7 @@ def test_a_family_of_problems_side_by_side() -> None:
         np.testing.assert_allclose(value, alone.excess_risk.values[0, -1], rtol=1e-6)
 
 
+@pytest.mark.long
 def test_lr_and_noise_fitted_to_data() -> None:
     """The overlaps of a simulated run give back the learning rate and the noise it was made with."""
     problem = tl.Problem("He2(z1)", "He2", noise=0.5)
@@ -199,6 +203,7 @@ def test_the_derivative_of_giant_steps_where_neurons_coincide() -> None:
     )
 
 
+@pytest.mark.slow
 def test_chain_steps_are_those_of_the_chain() -> None:
     """Fed with the normals of a run, the pure step goes the same way."""
     problem, dim = tl.Problem("tanh(z1)", "tanh", noise=0.1), 100
@@ -289,3 +294,35 @@ def test_what_is_no_equation_is_refused() -> None:
         )
     with jax.enable_x64(False), pytest.raises(tl.InputError, match="jax_enable_x64"):
         pure.averages(problem)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("rule", ["clip(0.25)", "lookahead(1.5/d)"])
+def test_rates_are_differentiated_through_rules_that_do_not_look_at_them(
+    rule: str,
+) -> None:
+    """The term of second order is proportional to lr: the slope is a difference of two points."""
+    problem = tl.Problem("z1", "erf", noise=0.1)
+    start = tl.Overlaps([[1.0]], [[0.3]])
+
+    def norm(lr: Any) -> Any:
+        algorithm = tl.SGD(lr=lr / tl.d, rule=rule)
+        return pure.vector_field(problem, algorithm)(start).Q[0, 0]
+
+    one, two = norm(0.2), norm(0.4)
+    assert float(jax.grad(norm)(0.2)) == pytest.approx(float(two - one) / 0.2, rel=1e-9)
+    assert abs(two - one) > 1e-3
+
+
+@pytest.mark.usefixtures("x64")
+def test_a_rule_that_looks_at_the_rate_says_so() -> None:
+    problem = tl.Problem("z1", "erf", noise=0.1)
+
+    def norm(lr: Any) -> Any:
+        algorithm = tl.SGD(lr=lr / tl.d, rule="polyak()")
+        return pure.vector_field(problem, algorithm)(tl.Overlaps([[1.0]], [[0.3]])).Q[
+            0, 0
+        ]
+
+    with pytest.raises(tl.InputError, match="must be numbers for the rule polyak"):
+        jax.grad(norm)(0.2)

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.linalg import subspace_angles
 
 import twolayer as tl
 from twolayer import d
+from twolayer.analysis.subspaces import coordinates_of, spanned
+from twolayer.analysis.weak_recovery import oriented
 from twolayer.cli import main
 from twolayer.numerics.statistics import wilson
 
@@ -22,6 +25,7 @@ def matched(k: int, noise: float = 0.0) -> tl.Problem:
 # ----------------------------------------------------------------------------------------------------- the landscape
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "activation", "k", "even"),
     [
@@ -163,6 +167,7 @@ def quadratic() -> Any:
     )
 
 
+@pytest.mark.long
 def test_descent_goes_on_from_where_the_search_ended(quadratic: Any) -> None:
     """The law of the strong recovery is that of runs that are not stopped on the way."""
     problem, algorithm = matched(2), tl.SGD("0.05/d", geometry="spherical")
@@ -212,6 +217,7 @@ def test_a_small_step_follows_the_flow() -> None:
     assert "m ≥ 0.4" in str(found)
 
 
+@pytest.mark.long
 def test_runs_that_end_too_early_are_censored(quadratic: Any) -> None:
     assert quadratic.censored == (0, 0)
     early = tl.recovery(
@@ -256,6 +262,20 @@ def test_the_sign_counts_where_the_loss_knows_it() -> None:
     )
 
 
+def test_an_even_information_exponent_leaves_the_sign_open() -> None:
+    """h2 + h3 has ℓ = 2 and a loss that is not even: what the search finds is ± the direction all the same."""
+    options: dict[str, Any] = {"seeds": 16, "samples": 200}
+    algorithm = tl.SGD("0.01/d", geometry="spherical")
+    mixed = tl.Problem("h2(z1) + 0.3*h3(z1)", "h2(z) + 0.3*h3(z)")
+    assert not tl.single_index.population_loss(mixed).even
+    start = tl.Overlaps([[1.0]], [[-0.6]])
+    found = tl.recovery(mixed, algorithm, 100, 0.3, start=start, **options)
+    assert found.overlap == "|m|" and found.weak_probability.value == 1
+    assert str(found).startswith("|m| ≥ 0.3: 0 samples")
+    odd = tl.recovery(matched(1), algorithm, 100, 0.3, start=start, **options)
+    assert odd.overlap == "m" and odd.weak_probability.value == 0
+
+
 def test_runs_that_start_recovered_take_no_samples() -> None:
     """16 runs of the compiled code above, half of them beyond the strong level and half beyond the weak one."""
     M = np.where(np.arange(16) < 8, 0.9, 0.6)[:, None, None]
@@ -278,6 +298,171 @@ def test_runs_that_start_recovered_take_no_samples() -> None:
     )
     assert there.strong.tolist() == [0.0] * 16
     assert np.isnan(there.descent_share.value)
+
+
+# --------------------------------------------------------------------------------------------------------- subspaces
+
+
+@pytest.mark.parametrize(
+    ("p", "k", "d"), [(1, 1, 7), (5, 3, 40), (2, 3, 20), (4, 2, 5)]
+)
+def test_principal_overlaps_are_cosines_of_principal_angles(
+    p: int, k: int, d: int
+) -> None:
+    """Against the QR route of SciPy on explicit rows; as many of them are 0 as rows are missing."""
+    rng = np.random.default_rng(p)
+    W, V = rng.normal(size=(p, d)), rng.normal(size=(k, d))
+    found = tl.Overlaps.from_weights(W, V).principal
+    expected = np.cos(subspace_angles(W.T, V.T))[::-1]
+    assert found.shape == (k,)
+    np.testing.assert_allclose(found[: min(p, k)], expected, atol=1e-12)
+    np.testing.assert_allclose(found[min(p, k) :], 0.0, atol=1e-7)
+    # dependent rows change no span
+    again = tl.Overlaps.from_weights(np.concatenate([W, W[:1] + W[-1:]]), V)
+    np.testing.assert_allclose(again.principal, found, atol=1e-7)
+
+
+def test_directions_that_do_not_enter_are_no_part_of_the_subspace() -> None:
+    """z1 + z2 depends on one direction; with P ≠ I the frame is that of the rows themselves."""
+    rng = np.random.default_rng(1)
+    W, V = rng.normal(size=(3, 30)), rng.normal(size=(2, 30))
+    V /= np.linalg.norm(V, axis=1, keepdims=True)
+    o = tl.Overlaps.from_weights(W, V)
+    sum_ = tl.Problem("z1 + z2", "relu", width=3, gram=o.P)
+    both = tl.Problem("z1*z2", "relu", width=3, gram=o.P)
+    for problem, rows in ((sum_, V.sum(0, keepdims=True)), (both, V)):
+        found = spanned(o.Q, o.M, coordinates_of(problem))
+        np.testing.assert_allclose(
+            found, np.cos(subspace_angles(W.T, rows.T))[::-1], atol=1e-9
+        )
+
+
+def subspace_by_vectors(
+    dim: int, lr: float, steps: int, levels: tuple[float, float], seeds: int
+) -> np.ndarray:
+    """Steps of weak and strong recovery of h2(z1) + h2(z2) by two h2 neurons, on explicit weights: projected SGD."""
+    rng = np.random.default_rng(12)
+    W = rng.normal(size=(seeds, 2, dim))
+    W /= np.linalg.norm(W, axis=2, keepdims=True)
+    found = np.full((seeds, 2), np.inf)
+    for step in range(steps + 1):
+        # principal cosines by QR: singular values of the first two rows of the basis
+        basis = np.linalg.qr(np.swapaxes(W, 1, 2))[0]
+        sigma = np.linalg.svd(basis[:, :2], compute_uv=False)
+        passed = np.stack([sigma[:, 0] >= levels[0], sigma[:, 1] >= levels[1]], 1)
+        found = np.where(passed & np.isinf(found), step, found)
+        z = rng.normal(size=(seeds, dim))
+        fields = np.einsum("sjd,sd->sj", W, z)
+        y = ((z[:, :2] ** 2 - 1) / np.sqrt(2)).sum(1)
+        e = y - ((fields**2 - 1) / np.sqrt(2)).mean(1)
+        W = W + lr / 2 * (np.sqrt(2) * fields * e[:, None])[..., None] * z[:, None]
+        W /= np.linalg.norm(W, axis=2, keepdims=True)
+    return found
+
+
+@pytest.mark.slow
+def test_subspaces_are_recovered_as_by_explicit_weights() -> None:
+    """The law of both times, and the times between: 200 runs of each."""
+    dim, lr, levels = 20, 0.012, (0.5, 0.85)
+    problem = tl.Problem("h2(z1) + h2(z2)", "h2", width=2)
+    algorithm = tl.SGD(lr, geometry="projected")
+    found = tl.recovery(
+        problem, algorithm, dim, levels, start="random", samples=3000, seeds=200
+    )
+    expected = subspace_by_vectors(dim, lr, 3000, levels, 200)
+    for ours, theirs in zip((found.weak, found.strong), expected.T, strict=True):
+        assert stats.ks_2samp(ours, theirs).pvalue > 1e-4
+    # weak recovery of one direction is no strong recovery of both, nor weak of both
+    assert stats.ks_2samp(found.weak, expected[:, 1]).pvalue < 1e-6
+    assert (found.weak_each[:, 1] >= found.weak_each[:, 0]).all()
+    assert (found.strong_each[:, 1] >= found.weak_each[:, 1]).all()
+    np.testing.assert_array_equal(found.strong, found.strong_each[:, -1])
+    lines = str(found).splitlines()
+    assert lines[0].startswith("largest σ ≥ 0.5") and lines[1].startswith("all σ ≥")
+    assert lines[4].startswith("directions with σ ≥ 0.85: 1 after")
+
+
+@pytest.mark.slow
+def test_one_neuron_and_one_direction_are_a_subspace_too() -> None:
+    """(z1 + z2)/√2 has two names for one direction: its times have the law of those of z1."""
+    algorithm = tl.SGD("0.2/d", geometry="spherical")
+    options: dict[str, Any] = {"seeds": 256, "samples": 4000}
+    alone = tl.recovery(tl.Problem("z1", "relu"), algorithm, 50, (0.4, 0.8), **options)
+    named = tl.Problem("(z1 + z2)/2**0.5", "relu")
+    found = tl.recovery(named, algorithm, 50, (0.4, 0.8), **options)
+    assert found.overlap == "σ" and found.weak_each.shape == (256, 1)
+    assert stats.ks_2samp(found.weak, alone.weak).pvalue > 1e-4
+    assert stats.ks_2samp(found.strong, alone.strong).pvalue > 1e-4
+    assert len(str(found).splitlines()) == 3
+    half = tl.recovery(named, algorithm, 50, (0.4, 0.8), descent_lr="0.05/d", **options)
+    assert half.descent.value > 2 * found.descent.value
+
+
+@pytest.mark.slow
+def test_samples_of_subspaces_are_foreseen_by_the_ode() -> None:
+    """Ten times what the ODE takes from random starts: all runs are done long before."""
+    algorithm = tl.SGD("0.1/d", geometry="spherical")
+    problem = tl.Problem("h2(z1)", "h2", width=3)
+    found = tl.recovery(problem, algorithm, 300, seeds=16)
+    assert found.censored == (0, 0) and found.information == 2
+    assert 4 < found.samples / np.median(found.strong) < 25
+    largest = tl.single_index.largest_overlaps(
+        problem, algorithm, 300, float(np.max(found.strong)), seeds=16
+    )
+    assert largest.min() > 0.4 and largest.max() <= 1
+    # neurons of one sign find one of the two directions of z1*z2 only
+    with pytest.raises(tl.InputError, match="limiting equation does not lead"):
+        tl.recovery(tl.Problem("z1*z2", "He2", width=2), algorithm, 100)
+    signed = [4, 4, -4, -4]
+    staircase = tl.Problem("z1 + z1*z2", "relu", width=4, second_layer=signed)
+    both = tl.recovery(staircase, tl.SGD("0.05/d", geometry="spherical"), 200, seeds=16)
+    assert both.strong_probability.value == 1 and both.information == 1
+    one, two = np.median(both.strong_each, axis=0)
+    assert two > 1.2 * one
+
+
+def test_starts_follow_the_drift_whatever_the_gram_matrix() -> None:
+    """The drift of a turned neuron raises the overlap that it has, by averages."""
+    gram = [[1.0, 0.6], [0.6, 1.0]]
+    flipped = tl.Problem("z1 - 0.2*z2", "relu", second_layer=[-1.0], gram=gram)
+    for task in (tl.Problem("He3(z1) + He3(z2)", "h3", gram=gram), flipped):
+        starts = tl.Overlaps.random(task, 10_000, seed=2, size=24)
+        turned = oriented(task, starts)
+        away = oriented(task, starts, away=True)
+        np.testing.assert_array_equal(turned.M, -away.M)
+        assert 4 < (turned.M == starts.M).all((1, 2)).sum() < 20
+        T = coordinates_of(task)
+        for i in range(6):
+            drift = tl.moments(task, turned[i], loss="correlation").psi @ T
+            assert (turned.M[i] @ T * drift).sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("problem", "options", "words"),
+    [
+        (
+            tl.Problem("z1*z2", "He2"),
+            {},
+            "as many neurons as its target depends on directions, 2,",
+        ),
+        (
+            tl.Problem("z1", "relu", width=8),
+            {},
+            r"beyond the overlap √\(p/N\) = 0.4 that",
+        ),
+        (
+            tl.Problem("z1 + z2", "relu", width=2),
+            {"start": tl.Overlaps(2 * np.eye(2), np.zeros((2, 2)))},
+            "on the sphere, Q = 1, but has Q = 2",
+        ),
+    ],
+)
+def test_subspaces_that_cannot_be_recovered_are_refused(
+    problem: tl.Problem, options: dict[str, Any], words: str
+) -> None:
+    algorithm = tl.SGD("0.05/d", geometry="spherical")
+    with pytest.raises(tl.InputError, match=words):
+        tl.recovery(problem, algorithm, 50, samples=100, **options)
 
 
 # --------------------------------------------------------------------------------------------------------- bad input
@@ -326,6 +511,7 @@ def test_other_tasks_are_refused(problem: tl.Problem, words: str) -> None:
         _ = tl.single_index.population_loss(problem).information
 
 
+@pytest.mark.slow
 def test_other_bad_input_is_refused() -> None:
     spherical = tl.SGD("0.05/d", geometry="spherical")
     with pytest.raises(
@@ -385,6 +571,7 @@ def test_other_bad_input_is_refused() -> None:
         phi.time(0.5, 0.4)
 
 
+@pytest.mark.slow
 def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["recovery", "h2(z1)", "h2", "--dim", "60", "--lr", "0.05/d"]
     assert main([*arguments, "--measure", "16", "--json"]) == 0
@@ -409,6 +596,7 @@ def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["recovery", "h2(z1)"]) == 2
 
 
+@pytest.mark.long
 def test_two_rates_make_the_descent_linear_in_the_dimension() -> None:
     """k = 3: with one rate the descent takes (N/δ) ~ N^{3/2} samples, with δ = O(1) beyond the search of order N."""
     problem, descents = tl.Problem("h3(z1)", "h3"), {}
@@ -431,6 +619,7 @@ def test_two_rates_make_the_descent_linear_in_the_dimension() -> None:
     assert descents[False, 1024] / descents[False, 64] > 2.5  # N^{3/2}: a factor of 4
 
 
+@pytest.mark.long
 def test_overlaps_stay_small_far_below_the_threshold() -> None:
     """sup |m| at α = 0.1 falls with N for k = 3, where α_c = N; for k = 1, where α_c = 1, more samples lift it."""
     third = tl.SGD(lr=0.3 * d**-1.5, loss="correlation", geometry="spherical")

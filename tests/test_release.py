@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
+
+import pytest
 
 import twolayer as tl
 from twolayer.cli import main
@@ -66,7 +69,27 @@ def test_a_wrong_machine_is_told_so(monkeypatch, capsys) -> None:  # type: ignor
     assert main(["about", "--check"]) == 0
 
 
+@pytest.mark.long
 def test_this_machine_passes() -> None:
     found = list(selftest.selftest())
     assert [one.name for one in found if not one.right] == []
     assert {method for one in found for method in one.methods} == {*selftest.ALL}
+
+
+def test_two_records_of_benchmarks_are_compared_row_by_row() -> None:
+    """A time that doubled and a rate that halved are both twice as costly; what only one record has is left out."""
+    where = ROOT / "benchmarks" / "compare.py"
+    compare = runpy.run_path(str(where))["compare"]
+    old = {
+        "machine": "one",
+        "rates": [{"p": 1, "k": 1, "64 seeds, compiled": 4.0}],
+        "general": [{"run": "ODE", "first s": 2.0}, {"run": "Map", "first s": 3.0}],
+    }
+    new = {
+        "machine": "one",
+        "rates": [{"p": 1, "k": 1, "64 seeds, compiled": 2.0}],
+        "general": [{"run": "SDE", "first s": 9.0}, {"run": "ODE", "first s": 1.0}],
+    }
+    assert [round(cost, 3) for cost, _ in compare(old, new)] == [2.0, 0.5]
+    assert [round(cost, 3) for cost, _ in compare(new, old)] == [2.0, 0.5]
+    assert compare(old, new)[0][1] == "rates, p 1, k 1 | 64 seeds, compiled: 4 -> 2"

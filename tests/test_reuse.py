@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from chance import sigmas
+from cost import sized
 from scipy import stats
 
 import twolayer as tl
@@ -28,6 +29,7 @@ START = tl.Overlaps([[1.0, 0.2], [0.2, 1.0]], [[0.3, 0.0], [0.0, -0.2]])
 DIM = 24
 
 
+@pytest.mark.long
 def test_the_first_pass_through_a_set_is_online_sgd_and_the_second_is_not() -> None:
     """Bit for bit: the same samples under the same numbers."""
     again = tl.SGD(lr=0.1, batch=d, dataset=2 * d, geometry="spherical")
@@ -190,7 +192,7 @@ PATTERNS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("name", sized(PATTERNS, long=set(PATTERNS) - {"full batch"}))
 @pytest.mark.usefixtures("x64")
 def test_it_is_gradient_descent_on_the_samples(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -10,13 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from chance import sigmas
+from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 from scipy.special import erf as erf_of
 from scipy.stats import norm
 
 import twolayer as tl
 from conftest import random_overlaps
-from twolayer import d, rules
+from twolayer import d, rules, schedules
 from twolayer.equations.increment_kernel import Kernel, Sample, kernel_of
 from twolayer.equations.optimiser_step import Memory, coefficients_of, form_of
 from twolayer.equations.orthogonal import (
@@ -49,6 +50,7 @@ TABLE = {
 """Independent numbers: rule, γ, time, and M, Q of one erf neuron from M = 0.1, Q = 0.5 with Δ = 0.2."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TABLE)
 def test_the_limit_has_the_independent_numbers(name: str) -> None:
     rule, gamma, time, expected = TABLE[name]
@@ -62,6 +64,7 @@ def test_the_limit_has_the_independent_numbers(name: str) -> None:
         assert float(result.lr) == pytest.approx(1.22528, abs=6e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TABLE)
 def test_finite_dimensions_follow_the_limit(name: str) -> None:
     """Exact in law (Vectors for the sign) at d = 1000: C/d and five standard errors; the plain gradient is far off."""
@@ -250,6 +253,7 @@ MEANS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", MEANS)
 def test_rules_of_the_mean_are_those_of_explicit_sgd(rule: str) -> None:
     problem, dim, seeds, steps = tl.Problem("z1", "linear", noise=0.2), 40, 400, 60
@@ -280,6 +284,199 @@ def test_rules_of_the_mean_are_those_of_explicit_sgd(rule: str) -> None:
             )
 
 
+GAUSS = np.polynomial.hermite_e.hermegauss(30)
+
+
+def own_averages(
+    state: np.ndarray, noise: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """psi, phi, chi and second of two erf neurons on erf(z1), by nodes in three normals."""
+    M, Q, a = (
+        state[:2],
+        np.array([[state[2], state[3]], [state[3], state[4]]]),
+        state[5:7],
+    )
+    x, w = GAUSS
+    normals = np.stack(np.meshgrid(x, x, x, indexing="ij"), axis=-1).reshape(-1, 3)
+    weight = (w[:, None, None] * w[:, None] * w).ravel() / (2 * np.pi) ** 1.5
+    star = normals[:, 0]
+    fields = (
+        star[:, None] * M + normals[:, 1:] @ np.linalg.cholesky(Q - np.outer(M, M)).T
+    )
+    output = erf_of(fields / np.sqrt(2))
+    e = erf_of(star / np.sqrt(2)) - output @ a / 2
+    slope = a * np.sqrt(2 / np.pi) * np.exp(-(fields**2) / 2)
+    g = slope * e[:, None]
+    chi = np.einsum("n,nj,nl->jl", weight * (e**2 + noise), slope, slope)
+    return (
+        (weight * star) @ g,
+        np.einsum("n,nj,nl->jl", weight, g, fields),
+        chi,
+        (weight * e) @ output,
+    )
+
+
+ADAPTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "plain": ({}, {}),
+    "momentum": ({"momentum": 0.5}, {"quick": 2.0}),
+    "decay and a rate of its own": (
+        {"weight_decay": 0.2, "second_lr": 0.5 / d},
+        {"decay": 0.2, "ratio": 1 / 3},
+    ),
+    "a rate that falls": (
+        {"lr": 1.5 / d * schedules.inverse(2, clock="alpha")},
+        {"lr": lambda x: 1 / (1 + x / 2)},
+    ),
+    "batches that grow": (
+        {"batch": schedules.power(-1, scale=2)},
+        {"batch": lambda x: 1 + x / 2},
+    ),
+}
+
+
+def own_limit(
+    alpha: float,
+    quick: float = 1.0,
+    decay: float = 0.0,
+    ratio: float = 1.0,
+    **laws: Any,
+) -> np.ndarray:
+    """M, Q, a, the rate's own factor f and alpha after so many samples, from the equations written down once more."""
+    p, gamma, noise, b = 2, 1.5, 0.2, 0.7
+    lr, batch = (laws.get(name, lambda x: 1.0) for name in ("lr", "batch"))
+
+    def slope(_: float, y: np.ndarray) -> np.ndarray:
+        psi, phi, chi, second = own_averages(y, noise)
+        f, s, n = 1 / np.sqrt(b**2 + y[7]), lr(y[8]), batch(y[8])
+        Q = np.array([[y[2], y[3]], [y[3], y[4]]])
+        dM = quick * f * s * (psi - p * decay * y[:2])
+        dQ = (
+            quick * f * s * (phi + phi.T - 2 * p * decay * Q)
+            + (quick * f * s) ** 2 * gamma / (p * n) * chi
+        )
+        da = quick * s * ratio * second
+        return np.array(
+            [
+                *dM,
+                dQ[0, 0],
+                dQ[0, 1],
+                dQ[1, 1],
+                *da,
+                np.trace(chi) / (p * gamma * n),
+                n * p / gamma,
+            ]
+        )
+
+    def end(_: float, y: np.ndarray) -> float:
+        return float(y[8] - alpha)
+
+    end.terminal = True  # type: ignore[attr-defined]
+    y = np.array([0.3, 0.1, 0.5, 0.1, 0.6, 1.0, -0.5, 0.0, 0.0])
+    return np.asarray(
+        solve_ivp(slope, (0, 100), y, rtol=1e-8, atol=1e-10, events=end).y[:, -1]
+    )
+
+
+@pytest.mark.parametrize("case", ADAPTED)
+def test_adagrad_leaves_the_second_layer_its_plain_step(case: str) -> None:
+    given, laws = ADAPTED[case]
+    problem = tl.Problem("erf(z1/1.4142135623730951)", "erf", width=2, noise=0.2)
+    start = tl.Overlaps(
+        [[0.5, 0.1], [0.1, 0.6]], [[0.3], [0.1]], a=[1.0, -0.5], dim=1000
+    )
+    common = {
+        "lr": 1.5 / d,
+        "rule": rules.adagrad_norm(0.7),
+        "train_second_layer": True,
+    }
+    algorithm = tl.SGD(**{**common, **given})
+    limit = tl.solve(problem, algorithm, tl.ODE(), start, alpha=3, save=1).isel(
+        seed=0, time=-1
+    )
+    expected = own_limit(3.0, **laws)
+    found = [
+        *limit.M.values[:, 0],
+        *limit.Q.values[np.triu_indices(2)],
+        *limit.a.values,
+    ]
+    np.testing.assert_allclose(found, expected[:7], atol=4e-6)
+    rate = laws.get("lr", lambda x: 1.0)(3.0) / np.sqrt(0.49 + expected[7])
+    assert float(limit.lr) * 1000 / 1.5 == pytest.approx(rate, rel=1e-6)
+
+
+def test_adagrad_with_two_layers_is_explicit_sgd() -> None:
+    """A run of our own in d dimensions, with momentum, decay and a rate of its own for a; and the chain."""
+    dim, seeds, steps, gamma, beta = 400, 64, 500, 1.5, 0.4
+    problem = tl.Problem("z1", "linear", noise=0.2, second_layer=[0.2])
+    algorithm = tl.SGD(
+        gamma / d,
+        rule=rules.adagrad_norm(2.0),
+        train_second_layer=True,
+        second_lr=0.8 / d,
+        momentum=beta,
+        weight_decay=0.1,
+    )
+    rng = np.random.default_rng(5)
+    w, a, total = np.zeros((seeds, dim)), np.full(seeds, 0.2), np.zeros(seeds)
+    w[:, 0], w[:, 1] = 0.5, 0.6
+    last_w, last_a = w, a
+    for _ in range(steps):
+        z = rng.normal(size=(seeds, dim))
+        field = (w * z).sum(1)
+        e = z[:, 0] + np.sqrt(0.2) * rng.normal(size=seeds) - a * field
+        gradient = (a * e)[:, None] * z
+        total = total + (gradient**2).sum(1) / dim**2
+        f = gamma / dim / np.sqrt(4 + total)[:, None]
+        new_w = w + f * gradient - 0.1 * f * w + beta * (w - last_w)
+        new_a = a + 0.8 / dim * e * field + beta * (a - last_a)
+        last_w, last_a, w, a = w, a, new_w, new_a
+    own = np.stack([w[:, 0], (w**2).sum(1), a], axis=1)
+    start = tl.Overlaps([[0.61]], [[0.5]])
+    limit = tl.solve(
+        problem, algorithm, tl.ODE(), start, alpha=steps / dim, save=1
+    ).isel(seed=0, time=-1)
+    runs = tl.solve(
+        problem, algorithm, tl.Chain(dim), start, steps=steps, save=1, seeds=seeds
+    ).isel(time=-1)
+    chain = np.stack(
+        [runs.M.values[:, 0, 0], runs.Q.values[:, 0, 0], runs.a.values[:, 0]], axis=1
+    )
+    error = own.std(0) / np.sqrt(seeds)
+    both = np.hypot(error, chain.std(0) / np.sqrt(seeds))
+    assert (abs(own.mean(0) - chain.mean(0)) < sigmas(3) * both).all()
+    # at the rate of the first layer a would be 0.50 where it is 0.66
+    theory = np.array([limit.M.item(), limit.Q.item(), limit.a.item()])
+    assert (abs(own.mean(0) - theory) < sigmas(3) * error + 8 / dim).all()
+
+
+@pytest.mark.slow
+def test_the_sum_of_adagrad_goes_on_from_stage_to_stage() -> None:
+    """Two stages of one rate are one run; where a schedule begins anew, they are what runs are."""
+    problem, start = (
+        tl.Problem("z1", "linear", noise=0.2),
+        tl.Overlaps([[0.5]], [[0.1]], dim=1000),
+    )
+    algorithm = tl.SGD(1.5 / d, rule=rules.adagrad_norm(0.7))
+    staged = tl.solve_stages(
+        problem, [tl.Stage(algorithm, alpha=2, save=1)] * 2, tl.ODE(), start
+    )
+    whole = tl.solve(problem, algorithm, tl.ODE(), start, alpha=4, save=1)
+    assert float(staged.Q[0, -1, 0, 0]) == pytest.approx(
+        float(whole.Q[0, -1, 0, 0]), rel=1e-6
+    )
+    assert float(staged.lr[0, -1]) == pytest.approx(float(whole.lr[0, -1]), rel=1e-6)
+    falling = algorithm.replace(lr=1.5 / d * schedules.inverse(2, clock="alpha"))
+    stages = [tl.Stage(falling, alpha=2, save=1)] * 2
+    limit = tl.solve_stages(problem, stages, tl.ODE(), start)
+    runs = tl.solve_stages(problem, stages, tl.Chain(1000), start, seeds=32)
+    error = runs.Q.values[:, -1].std() / np.sqrt(32)
+    assert (
+        abs(runs.Q.values[:, -1].mean() - limit.Q.values[0, -1]).item()
+        < sigmas() * error + 5 / 1000
+    )
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_clipped_averages_of_a_linear_neuron_in_closed_form() -> None:
     """The drift gains erf(c/√(4 risk)), chi is the second moment of a clipped Gaussian; with and without label noise."""
@@ -303,6 +500,7 @@ def test_clipped_averages_of_a_linear_neuron_in_closed_form() -> None:
         assert found.excess_risk == pytest.approx((variance - noise) / 2, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("law", ["gaussian", "cauchy"])
 def test_averages_are_those_of_samples(law: str) -> None:
@@ -403,6 +601,7 @@ def test_nodes_of_the_noise_are_not_held_at_once(
 CAUCHY = tl.Problem("erf(z1/1.4142135623730951)", "erf", noise=0.1, noise_law="cauchy")
 
 
+@pytest.mark.long
 def test_cut_gradients_have_a_limit_where_labels_have_no_mean() -> None:
     """Under Cauchy noise runs with clipped gradients follow their equation, which is not that of Gaussian noise."""
     algorithm = tl.SGD(0.5 / d, rule=rules.clip(0.3))
@@ -446,6 +645,7 @@ def test_what_bounds_gradients_is_asked_for_where_labels_have_heavy_tails() -> N
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_the_second_layer_feels_no_tails_of_mean_zero() -> None:
     """E[e σ] of a clipped run is that of the plain gradient without noise, exactly."""
@@ -459,6 +659,7 @@ def test_the_second_layer_feels_no_tails_of_mean_zero() -> None:
     np.testing.assert_allclose(found.excess_risk, plain.excess_risk, rtol=1e-7)
 
 
+@pytest.mark.long
 def test_reused_samples_follow_the_limit_of_their_rule() -> None:
     """Full batches under noise without a variance: theory and explicit weights, and the plain gradient far off."""
     problem = tl.Problem("tanh(z1)", "erf", noise=0.1, noise_law="student(1.5)")
@@ -483,6 +684,7 @@ def test_reused_samples_follow_the_limit_of_their_rule() -> None:
     assert np.isinf(theory.train_risk).all() and "train_risk_error" not in theory
 
 
+@pytest.mark.long
 def test_rules_that_leave_gradients_alone_change_nothing() -> None:
     """A threshold that is never met, and a formula that says g, are plain SGD up to rounding."""
     plain = tl.SGD(0.5 / d, batch=2)
@@ -501,6 +703,7 @@ def test_rules_that_leave_gradients_alone_change_nothing() -> None:
     assert tl.SGD("1/d", rule=None) == tl.SGD("1/d")
 
 
+@pytest.mark.slow
 def test_own_rules_are_known_by_name() -> None:
     @tl.extend.register_rule("halved")
     def halved(x: rules.Sight) -> Any:
@@ -516,6 +719,7 @@ def test_own_rules_are_known_by_name() -> None:
     assert (tl.rerun(two).M.values == two.M.values).all()
 
 
+@pytest.mark.slow
 def test_label_noise_of_the_algorithm_is_noise_that_no_risk_knows() -> None:
     """Limits are those of a problem with so much more noise, to the last bit; runs have their mean, and their risks not."""
     plain, noisy = tl.SGD(1 / d), tl.SGD(1 / d, rule=rules.label_noise(0.3))
@@ -538,6 +742,7 @@ def test_label_noise_of_the_algorithm_is_noise_that_no_risk_knows() -> None:
     )
 
 
+@pytest.mark.long
 def test_label_noise_is_new_at_every_visit() -> None:
     """On reused samples it is not fitted: theory and explicit weights, and both are off for noise that samples keep."""
     reused = tl.SGD(0.5, batch=2 * d, dataset=2 * d, rule=rules.label_noise(0.5))
@@ -562,6 +767,7 @@ def test_label_noise_is_new_at_every_visit() -> None:
         )
 
 
+@pytest.mark.long
 def test_rules_that_draw_get_a_key() -> None:
     """Half of all gradients are dropped and the others doubled: the same drift, twice the spread of single samples."""
 

@@ -62,6 +62,7 @@ TABLE = {
 """Independent numbers of the limit, one erf neuron from M = 0.1, Q = 0.5 with Δ = 0.1: M, Q, excess risk, and t."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TABLE)
 def test_the_limit_has_the_independent_numbers(name: str) -> None:
     algorithm, alpha, expected, time = TABLE[name]
@@ -90,6 +91,7 @@ def mean_square(
     return np.array(C), np.array(time)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     [tl.Chain(100), tl.Vectors(100), tl.SDE(100, dt=0.04)],
@@ -137,6 +139,7 @@ def test_the_exact_mean_follows_a_schedule() -> None:
     assert set(result.batch.values) == {9, 3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("law", "gamma"),
     [
@@ -161,6 +164,7 @@ def test_the_limit_of_the_linear_neuron(law: Any, gamma: Any) -> None:
     np.testing.assert_allclose(result.excess_risk[0], fine[::1000], rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_clocks_in_closed_form() -> None:
     """p t of cosine, inverse, power and warm-up, continuous and (cosine) step by step."""
     alpha = np.array([0.0, 1.0, 2.5, 4.0])
@@ -194,6 +198,7 @@ def test_clocks_in_closed_form() -> None:
     )
 
 
+@pytest.mark.slow
 def test_time_as_the_clock_of_a_schedule() -> None:
     """dt/dτ = 1/(1 + t): t = √(1 + 2τ) − 1; and step by step the recursion."""
     algorithm = tl.SGD(1 / d * schedules.inverse(1, clock="time"))
@@ -213,7 +218,13 @@ ONE = schedules.custom(lambda x: 1.0 + 0 * x)
 
 @pytest.mark.parametrize(
     "method",
-    [tl.Chain(50), tl.Vectors(50), tl.Map(50), tl.Population(), tl.SDE(50)],
+    [
+        pytest.param(tl.Chain(50), marks=pytest.mark.slow),
+        pytest.param(tl.Vectors(50), marks=pytest.mark.long),
+        pytest.param(tl.Map(50), marks=pytest.mark.slow),
+        pytest.param(tl.Population(), marks=pytest.mark.slow),
+        pytest.param(tl.SDE(50), marks=pytest.mark.long),
+    ],
     ids=lambda m: m.name,
 )
 def test_constant_schedules_are_none(method: tl.extend.Method) -> None:
@@ -253,6 +264,7 @@ def test_factors_that_never_change_are_numbers() -> None:
     assert (0.2 / d * ONE).schedule is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "method", [tl.ODE(), tl.MeanField(), tl.Population(flow=True)], ids=lambda m: m.name
 )
@@ -287,6 +299,7 @@ def test_a_jump_is_not_stepped_over() -> None:
     )
 
 
+@pytest.mark.slow
 def test_only_the_ratio_of_lr_and_batch_matters_in_time() -> None:
     """Halving lr is doubling the batch, in t and in alpha; steps differ."""
     half = schedules.piecewise([2.0], [1, 0.5])
@@ -298,6 +311,7 @@ def test_only_the_ratio_of_lr_and_batch_matters_in_time() -> None:
     assert abs(float(one.step[-1]) - float(two.step[-1])) > 1
 
 
+@pytest.mark.slow
 def test_thresholds_stop_at_the_clocks_of_the_schedule() -> None:
     law = 1 / d * schedules.cosine(8, floor=0.1)
     until = tl.Until("alignment", 0.5)
@@ -315,6 +329,7 @@ def test_thresholds_stop_at_the_clocks_of_the_schedule() -> None:
     assert (chain.stop_step.values % 1 > 0).all()
 
 
+@pytest.mark.long
 def test_nesterov_is_explicit_nesterov() -> None:
     """Against NumPy at a small d and strong momentum, where it differs from the heavy ball."""
     dim, seeds, steps = 20, 3000, 30
@@ -347,6 +362,7 @@ def test_nesterov_is_explicit_nesterov() -> None:
     ) / np.sqrt(seeds)
 
 
+@pytest.mark.slow
 def test_the_mean_of_a_nesterov_step_and_its_limit() -> None:
     """Map and Population against a linear neuron by hand; the ODE is that of the heavy ball."""
     problem, lr, beta = tl.Problem("z1", "linear"), 0.2, 0.6
@@ -377,6 +393,7 @@ def test_the_mean_of_a_nesterov_step_and_its_limit() -> None:
     assert (limit[0].M.values == limit[1].M.values).all()
 
 
+@pytest.mark.slow
 def test_texts_say_everything() -> None:
     for law in (
         COSINE,

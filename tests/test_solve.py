@@ -22,6 +22,7 @@ PROBLEM = tl.Problem(tl.Teacher("erf", 2), "erf", width=3, noise=0.1)
 ALGORITHM = tl.SGD(1 / d, batch=2)
 START = tl.Overlaps.random(PROBLEM, 40, seed=3)
 METHODS = [tl.Chain(40), tl.Vectors(40)]
+SLOW_VECTORS = [tl.Chain(40), pytest.param(tl.Vectors(40), marks=pytest.mark.slow)]
 
 
 def same(one: xr.Dataset, two: xr.Dataset) -> None:
@@ -85,6 +86,7 @@ FORMS: list[tuple[dict[str, Any], list[float]]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "method", [tl.Chain(40), tl.ODE(), tl.SDE(40, dt=1e-3)], ids=lambda m: m.name
 )
@@ -103,6 +105,7 @@ def test_a_result_holds_the_save_points_asked_for(
     same(tl.rerun(run), run)
 
 
+@pytest.mark.long
 def test_random_starts_are_drawn_at_the_dimension_of_the_method() -> None:
     arguments: dict[str, Any] = {"steps": 5, "save": 1, "seed": 7}
     run = tl.solve(PROBLEM, ALGORITHM, tl.Chain(40), "random", seeds=3, **arguments)
@@ -153,6 +156,7 @@ def test_a_run_that_gets_no_further_than_its_start_holds_the_start() -> None:
     assert tl.escape.first_passage(run).times.tolist() == [0.0]
 
 
+@pytest.mark.slow
 def test_everything_takes_results_without_their_start() -> None:
     start = tl.Overlaps(START.Q, START.M, dim=40)
     stages = [
@@ -196,6 +200,7 @@ def test_everything_takes_results_without_their_start() -> None:
     np.testing.assert_array_equal(swept.M, plain.M[..., 1:, :, :])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
 def test_adding_seeds_and_cutting_the_run_change_no_number(
     method: tl.extend.Method, monkeypatch: Any
@@ -218,7 +223,7 @@ def test_adding_seeds_and_cutting_the_run_change_no_number(
     )
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
+@pytest.mark.parametrize("method", SLOW_VECTORS, ids=lambda m: m.name)
 def test_a_start_for_each_seed(method: tl.extend.Method) -> None:
     starts = tl.Overlaps.random(PROBLEM, 40, seed=5, size=4)
     together = tl.solve(PROBLEM, ALGORITHM, method, starts, steps=20, save=2)
@@ -276,7 +281,7 @@ def test_a_python_function_cannot_be_read_back(tmp_path: Path) -> None:
         tl.rerun(tl.load(tl.save(result, tmp_path / "f.nc")))
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
+@pytest.mark.parametrize("method", SLOW_VECTORS, ids=lambda m: m.name)
 def test_divergence_is_an_outcome(method: tl.extend.Method) -> None:
     problem = tl.Problem("He3(z1)", "He3", width=2)
     with pytest.warns(
@@ -301,6 +306,7 @@ def test_divergence_is_an_outcome(method: tl.extend.Method) -> None:
     assert "smaller lr" in json.loads(result.attrs["notes"])["advice"]["diverged"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
 def test_until_interpolates_the_crossing(method: tl.extend.Method) -> None:
     """The stop lies in the step where the saved trajectory crosses the level; afterwards nothing moves."""
@@ -334,6 +340,7 @@ def test_until_interpolates_the_crossing(method: tl.extend.Method) -> None:
     assert (stopped.outcome.values == "reached").any()
 
 
+@pytest.mark.long
 def test_until_watches_the_risk() -> None:
     start = tl.Overlaps(np.eye(3), 0.1 * np.ones((3, 2)))
     free = tl.solve(
@@ -373,11 +380,14 @@ class Stopper:
         if position >= self.end / 2:
             raise KeyboardInterrupt
 
+    def note(self, text: str, **about: Any) -> None:
+        pass
+
     def finish(self) -> None:
         pass
 
 
-@pytest.mark.parametrize("method", [*METHODS, tl.ODE()], ids=lambda m: m.name)
+@pytest.mark.parametrize("method", [*SLOW_VECTORS, tl.ODE()], ids=lambda m: m.name)
 def test_an_interrupted_run_keeps_what_it_had(
     method: tl.extend.Method, tmp_path: Path
 ) -> None:
@@ -456,6 +466,7 @@ def test_permuting_neurons_permutes_the_theory() -> None:
     )
 
 
+@pytest.mark.long
 def test_the_order_of_methods_does_not_depend_on_what_was_imported_first() -> None:
     code = "import twolayer as tl; tl.SDE; tl.ODE; print(tl.support(tl.Problem('z1', 'erf'), tl.SGD('1/d')).methods)"
     done = subprocess.run(

@@ -241,6 +241,6 @@ def form_of_the_limit() -> None:
     )  # δ = 0: a map, no equation
 
 
-@pytest.mark.parametrize("proof", proves.cases())
+@pytest.mark.parametrize("proof", proves.cases(slow=["003-18"], long=["003-29"]))
 def test_statement(proof: Callable[[], None]) -> None:
     proof()

@@ -266,6 +266,9 @@ def population_loss() -> None:
     assert here.risk - here.excess_risk == pytest.approx(0.1, rel=1e-12)
 
 
-@pytest.mark.parametrize("proof", proves.cases())
+@pytest.mark.parametrize(
+    "proof",
+    proves.cases(slow=["004-17", "004-18", "004-19", "004-20"], long=["004-03"]),
+)
 def test_statement(proof: Callable[[], None]) -> None:
     proof()

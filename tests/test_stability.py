@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from chance import sigmas
+from cost import sized
 
 import twolayer as tl
 from twolayer import d
@@ -54,6 +55,7 @@ def test_phase_retrieval_free() -> None:
     assert end.rate < 0 and math.isinf(end.lasts(100))
 
 
+@pytest.mark.slow
 def test_phase_retrieval_projected_and_the_law_of_its_plateau() -> None:
     """κ = 4(1 − 6γ) − 2γΔ, on the tangent space of a unit vector; m grows from m₀ = d^(−1/2) as e^{κt}."""
     gamma = 0.05
@@ -92,6 +94,7 @@ def test_the_noise_floor_of_linear_regression() -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gamma", "M", "Q", "excess", "kappa"),
     [(0.5, 0.409496, (0.340282, 0.331688), 0.00305304, 0.032602), (2.0, 0.414394, (0.367720, 0.325386), 0.00366121, 0.031618)],
@@ -113,6 +116,7 @@ def test_the_plateau_of_a_committee(
     np.testing.assert_allclose(out / out[0, 0], [[1, -1], [-1, 1]], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_coinciding_neurons_are_another_saddle() -> None:
     (point,) = tl.fixed_points(
         committee(2), tl.SGD(lr=0.5 / d), alike(2, 0.4, 0.333, 0.333)
@@ -124,6 +128,7 @@ def test_coinciding_neurons_are_another_saddle() -> None:
     np.testing.assert_allclose(point.excess_risk, 0.00305325, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [2, 3])
 def test_gradient_flow_of_a_committee_in_closed_form(p: int) -> None:
     """κ = (2/π)(2p−1)^(−1/2)(2p+1)^(−3/2), (p−1)² times, and p(p+1)/2 − 1 directions neither grow nor decay."""
@@ -141,6 +146,7 @@ def test_gradient_flow_of_a_committee_in_closed_form(p: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_noisy_fixed_point_is_where_the_ode_ends_and_how_fast_it_gets_there() -> None:
     problem, algorithm = (
         tl.Problem(tl.Teacher("erf", k=1), "erf", noise=0.2),
@@ -164,6 +170,7 @@ def test_a_noisy_fixed_point_is_where_the_ode_ends_and_how_fast_it_gets_there() 
     np.testing.assert_allclose(measured, end.rate, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_newton_alone_goes_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """The wrong twin: with Newton's steps from the beginning the plateau of a committee is missed."""
     start, algorithm = alike(2, 0.38, 0.75, 0.15, 0.02), tl.SGD(lr=0.5 / d)
@@ -174,6 +181,7 @@ def test_newton_alone_goes_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not wrong or abs(wrong[0].rate - 0.032602) > 1e-4
 
 
+@pytest.mark.slow
 def test_kinks_at_perfect_learning() -> None:
     """Where Ω is singular the slope of chi of rectifiers is a limit from inside: −(2J − γK) = −(1 − γ/2)."""
     problem, gamma = tl.Problem(tl.Teacher("relu", k=1), "relu"), 0.4
@@ -240,6 +248,7 @@ def test_the_product_formula_is_the_grid() -> None:
         np.testing.assert_allclose(critical._averages(problem)[1], K, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["erf", "tanh", "relu"])
 def test_the_linearisation_changes_sign_at_the_critical_rate(name: str) -> None:
     gram = [[1.0, 0.3], [0.3, 0.8]] if name == "erf" else None
@@ -253,6 +262,7 @@ def test_the_linearisation_changes_sign_at_the_critical_rate(name: str) -> None:
     assert above.excess_risk < 1e-12
 
 
+@pytest.mark.slow
 def test_the_excess_risk_of_the_chain_grows_beyond_the_critical_rate() -> None:
     problem, dim = tl.Problem(tl.Teacher("erf", k=1), "erf"), 2000
     start, law = tl.Overlaps([[1.0]], [[1 - 1e-4]]), tl.critical_lr(problem)
@@ -279,6 +289,7 @@ def test_the_excess_risk_of_the_chain_grows_beyond_the_critical_rate() -> None:
 # ------------------------------------------------------------------------------------------------------- plateaus
 
 
+@pytest.mark.slow
 def test_a_committee_specialises_at_the_end_of_its_plateau() -> None:
     algorithm, start = (
         tl.SGD(lr=0.5 / d),
@@ -339,6 +350,7 @@ def test_a_run_that_has_come_to_rest_keeps_its_plateau(
     assert not tl.stability.plateaus(problem, algorithm, run)
 
 
+@pytest.mark.slow
 def test_the_plateau_lengthens_with_the_dimension_as_predicted() -> None:
     """The exact chain of phase retrieval: slope dt/dlog d = 1/(2κ) between two dimensions, within its error."""
     algorithm = tl.SGD(lr=0.02 / d, geometry="projected")
@@ -364,7 +376,7 @@ def test_the_plateau_lengthens_with_the_dimension_as_predicted() -> None:
 # ---------------------------------------------------------------------------------------------------- coordinates
 
 
-@pytest.mark.parametrize("geometry", ["free", "projected"])
+@pytest.mark.parametrize("geometry", sized(["free", "projected"], slow=["free"]))
 def test_the_slope_is_that_of_the_ode(geometry: str) -> None:
     """J against differences of integrated trajectories: e^{Jt} carries small changes of the start."""
     problem = tl.Problem("He2(z1)", "He2", width=2)
@@ -560,3 +572,23 @@ def test_the_critical_rate_with_blocks() -> None:
         tl.fixed_points(problem, tl.SGD(lr=law, geometry="projected"), at)
     with pytest.raises(tl.InputError, match="Q = M = P"):
         tl.stability.perfect_point(problem)
+
+
+def test_the_linearisation_extrapolates_roots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """J(ε) = J + b √ε + c ε at ε, ε/4 and ε/16 gives J to all digits."""
+    problem, algorithm = tl.Problem("relu(z1)", "relu"), tl.SGD(lr=0.1 / d)
+    with jax.enable_x64(True):
+        flow = Flow.at(problem, algorithm, tl.Overlaps([[1.0]], [[1.0]]))
+    J, b, c = (np.random.default_rng(i).normal(size=(2, 2)) for i in range(3))
+    inside: list[float] = []
+
+    def at(self: Flow, x: np.ndarray, epsilon: float) -> np.ndarray:
+        inside.append(epsilon)
+        return np.array([epsilon])
+
+    monkeypatch.setattr(Flow, "_inside", at)
+    monkeypatch.setattr(
+        Flow, "_slope", lambda self, x: J + b * np.sqrt(x[0]) + c * x[0]
+    )
+    np.testing.assert_allclose(flow.slope(flow.x), J, atol=1e-12)
+    assert len(inside) == 3

@@ -159,6 +159,7 @@ TWO = [
 ]
 
 
+@pytest.mark.long
 def test_stages_are_compared_and_drawn(tmp_path: Path) -> None:
     """Methods agree on stages as on one algorithm; where one has another last stage they do not."""
     start = tl.Overlaps([[1.0]], [[0.3]])
@@ -223,6 +224,7 @@ problem.noise = 0.4
 """
 
 
+@pytest.mark.slow
 def test_stages_in_task_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -331,6 +333,16 @@ def test_what_stages_refuse() -> None:
                 tl.ODE(),
                 START,
             )
+    for layer in ([2.0], "signs", "gaussian"):
+        stages = [
+            tl.Stage(FIRST, steps=3),
+            tl.Stage(FIRST, steps=3, problem=PROBLEM.replace(second_layer=layer)),
+        ]
+        with pytest.raises(
+            tl.InputError,
+            match="second_layer = 'ones', that of the run, which every stage goes on",
+        ):
+            tl.solve_stages(PROBLEM, stages, tl.ODE(), START)
     with pytest.raises(
         tl.errors.Refused, match="depends on how rows of all times overlap"
     ):
@@ -364,6 +376,7 @@ CARRIED = REUSED.replace(
 )
 
 
+@pytest.mark.long
 def test_stages_on_reused_samples_are_one_run_on_one_set() -> None:
     """The same samples, in the same sequence of batches, with the weights as they were: four steps are two and two."""
     problem, start = (
@@ -397,6 +410,7 @@ def test_stages_on_reused_samples_are_one_run_on_one_set() -> None:
         assert tl.rerun(parts).equals(parts)
 
 
+@pytest.mark.slow
 def test_seeds_that_leave_at_their_own_step_go_on_in_the_sequence_of_batches() -> None:
     """A stage left at a threshold, and the same algorithm after it: the run that knew no threshold."""
     problem, start = (
@@ -432,6 +446,7 @@ LIMIT = tl.SGD(
 POINTS = tl.DMFT(log2_points=10, tolerance=1.0)
 
 
+@pytest.mark.long
 def test_stages_of_the_theory_of_reused_samples_are_one_run() -> None:
     """Weights, samples and what they owe to each other go on, also where a batch is used a few times only."""
     problem, start = (
@@ -467,6 +482,7 @@ def test_stages_of_the_theory_of_reused_samples_are_one_run() -> None:
 OTHER = tl.Problem("tanh(z1) - z1**2/2", "erf", noise=0.4)
 
 
+@pytest.mark.long
 def test_another_target_and_noise_on_the_same_samples() -> None:
     """New labels for inputs that the weights remember: theory and runs agree, and fresh inputs would not."""
     problem, start = tl.Problem("tanh(z1)", "erf"), tl.Overlaps([[1.0]], [[0.3]])
@@ -501,6 +517,7 @@ def test_another_target_and_noise_on_the_same_samples() -> None:
     )
 
 
+@pytest.mark.slow
 def test_momentum_goes_on_from_the_last_step_of_a_stage() -> None:
     """With a rate of almost nothing the first step of the next stage is β times the last one, in law and in the limit."""
     first = tl.SGD(lr=0.2, batch=2 * d, momentum=0.5)
@@ -525,6 +542,7 @@ def test_momentum_goes_on_from_the_last_step_of_a_stage() -> None:
     np.testing.assert_allclose(run.Q.values[:, -1], run.Q.values[:, -2], atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_schedule_counts_from_the_beginning_of_its_stage() -> None:
     """The rate in force and the clocks, of steps and of the flow; and the stage is the scheduled run from there."""
     plain = tl.SGD(lr=0.5 / d, geometry="projected")
@@ -549,6 +567,7 @@ def test_a_schedule_counts_from_the_beginning_of_its_stage() -> None:
     assert tl.rerun(run).equals(run)
 
 
+@pytest.mark.slow
 def test_another_target_for_the_limit_is_a_run_from_there() -> None:
     problem, other = tl.Problem("tanh(z1)", "erf"), OTHER
     algorithm = tl.SGD(lr=0.5 / d)
@@ -566,6 +585,52 @@ def test_another_target_for_the_limit_is_a_run_from_there() -> None:
     )
 
 
+SPOILT = tl.Problem("tanh(z1)", "erf", width=2, noise=0.3, flips=0.1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"normalisation": "sqrt"}, {"flips": 0.3}, {"noise_law": "laplace"}],
+    ids=str,
+)
+def test_whatever_the_problem_of_a_stage_says_is_done(
+    change: dict[str, object],
+) -> None:
+    """A stage is the run of its own problem from there, with the same numbers where they are drawn."""
+    algorithm, other = (
+        tl.SGD(lr=0.5 / d, train_second_layer=True),
+        SPOILT.replace(**change),
+    )
+    stages = [
+        tl.Stage(algorithm, steps=6, save=1),
+        tl.Stage(algorithm, steps=6, save=1, problem=other),
+    ]
+    start = tl.Overlaps(np.eye(2), [[0.3], [0.1]], a=[1.0, -0.5], dim=60)
+    run = tl.solve_stages(SPOILT, stages, tl.Chain(60), start, seeds=3, seed=3)
+    there = tl.Overlaps(
+        run.Q.values[:, 1], run.M.values[:, 1], a=run.a.values[:, 1], dim=60
+    )
+    alone, same = (
+        tl.solve(
+            problem,
+            algorithm,
+            tl.Chain(60),
+            there,
+            steps=6,
+            save=1,
+            seed=(3 + SPREAD) % 2**64,
+        )
+        for problem in (other, SPOILT)
+    )
+    # rows are drawn anew from their overlaps, in a frame that is turned by rounding alone
+    np.testing.assert_allclose(run.a.values[:, -1], alone.a.values[:, -1], rtol=1e-9)
+    np.testing.assert_allclose(
+        run.risk.values[:, -1], alone.risk.values[:, -1], rtol=1e-7
+    )
+    assert (np.abs(same.a.values[:, -1] - alone.a.values[:, -1]) > 1e-6).all()
+
+
+@pytest.mark.long
 def test_fresh_samples_after_reused_ones_have_no_training_risk() -> None:
     problem, start = (
         tl.Problem("tanh(z1)", "erf", noise=0.1),

@@ -35,6 +35,7 @@ def run() -> xr.Dataset:
     )
 
 
+@pytest.mark.slow
 def test_a_file_of_0_1_is_still_read() -> None:
     old = tl.load(OLD)
     assert isinstance(old, xr.Dataset)
@@ -78,25 +79,42 @@ def described(run: xr.Dataset, change: Any) -> xr.Dataset:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "why"),
     [
-        lambda told: told["problem"].update(extra=1),
-        lambda told: told["problem"].update(target="__import__('os').system('true')"),
-        lambda told: told["problem"].update(activation="<function f>"),
-        lambda told: told["method"].update(name="os.system"),
-        lambda told: told["method"].update(dim=10**30),
-        lambda told: told["algorithm"].update(lr="lambda: 0"),
-        lambda told: told["algorithm"].pop("lr"),
-        lambda told: told["run"].update(seed=-1),
-        lambda told: told["run"].update(seeds=10**12),
-        lambda told: told["run"].update(first="x"),
-        lambda told: told["run"].update(until=["risk", "x", False]),
+        (lambda told: told["problem"].update(extra=1), "unexpected keyword"),
+        (
+            lambda told: told["problem"].update(
+                target="__import__('os').system('true')"
+            ),
+            "`target`: cannot read the expression",
+        ),
+        (
+            lambda told: told["problem"].update(activation="<function f>"),
+            "was a Python function",
+        ),
+        (lambda told: told["method"].update(name="os.system"), "is not known here"),
+        (lambda told: told["method"].update(dim=10**30), "`dim` must be less than"),
+        (
+            lambda told: told["algorithm"].update(lr="lambda: 0"),
+            "`lr`: cannot read the expression",
+        ),
+        (lambda told: told["algorithm"].pop("lr"), "KeyError 'lr'"),
+        (lambda told: told["run"].update(seed=-1), "`seed` must be an integer"),
+        (lambda told: told["run"].update(seeds=10**12), "This run would hold about"),
+        (lambda told: told["run"].update(first="x"), "`first` must be an integer"),
+        (
+            lambda told: told["run"].update(until=["risk", "x", False]),
+            "`value` must be a number",
+        ),
     ],
 )
-def test_a_hostile_description_is_not_run(change: Any, run: xr.Dataset) -> None:
+def test_a_hostile_description_is_not_run(
+    change: Any, why: str, run: xr.Dataset
+) -> None:
+    """Each is refused for what is wrong with it, not for something else."""
     with pytest.raises(tl.InputError) as caught:
         tl.rerun(described(run, change))
-    assert "\n" not in str(caught.value)
+    assert why in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_sizes_are_checked_before_memory_is_taken(
@@ -151,6 +169,7 @@ def test_variables_that_are_not_there_or_of_another_kind(run: xr.Dataset) -> Non
     assert tl.plot.trajectory(run).axes  # the untouched one is drawn
 
 
+@pytest.mark.slow
 def test_stores_say_their_format_and_stay_inside(tmp_path: Path) -> None:
     problem, algorithm = (
         tl.Problem("He2(z1)", "He2"),
@@ -187,3 +206,17 @@ def test_stores_say_their_format_and_stay_inside(tmp_path: Path) -> None:
     refused(lambda x: x.pop("axes"), "damaged or foreign")
     (path / "zarr.json").write_text(good)
     assert tl.load(path).sizes["seed"] == 2
+
+
+def test_filters_that_hdf5_does_not_bring_are_refused(
+    run: xr.Dataset, tmp_path: Path
+) -> None:
+    """A filter is code that HDF5 loads from elsewhere: LZF can be read here, and is refused all the same."""
+    path = tmp_path / "x.nc"
+    tl.save(run, path)
+    with h5py.File(path, "a") as file:
+        file.create_dataset(
+            "extra", data=np.resize(file["M"][()], 4096), compression="lzf"
+        )
+    with pytest.raises(tl.InputError, match="stored elsewhere"):
+        tl.load(path)

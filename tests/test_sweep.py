@@ -24,6 +24,7 @@ def reference() -> Any:
     return tl.sweep(**task())
 
 
+@pytest.mark.long
 def test_runs_end_at_an_alpha_with_their_loss_and_error() -> None:
     """Every cell is what solve gives, with its classification error, whatever else is in the batch."""
     problem, algorithm = (
@@ -186,6 +187,7 @@ def test_batching_and_order_change_no_bit(
     )
 
 
+@pytest.mark.long
 def test_lanes_keep_their_bits_in_any_company() -> None:
     """Vectorised transcendental functions treat the remainder of a group differently: places must not move."""
     arguments = task(
@@ -206,6 +208,7 @@ def test_lanes_keep_their_bits_in_any_company() -> None:
     assert same(together.sel({"algorithm.lr": ["0.2/d"]}), few)
 
 
+@pytest.mark.long
 def test_shapes_that_differ_share_an_array() -> None:
     result = tl.sweep(
         **task(over={"problem.width": [1, 3], "run.dim": [60, 90]}, seeds=2),
@@ -402,7 +405,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sweep", str(file), "--out", str(out)]) == 2
     assert "exists already: go on with it (--resume" in capsys.readouterr().err
     assert main(["sweep", str(file), "--out", str(out), "--resume"]) == 0
-    assert "4 blocks of runs, 4 finished before" in capsys.readouterr().err
+    assert "12 runs of 4 cells" in capsys.readouterr().out
     bad = ["--set", "algorithm.momentum=0.9", "--set", 'sweep."run.until.value"=[0.1]']
     assert main(["sweep", str(file), "--out", str(tmp_path / "b.zarr"), *bad]) == 2
     # cells that a method refuses are failures: the others are there, and the exit code says so
@@ -439,7 +442,7 @@ def test_store_without_zarr_says_what_to_install(
 
 def test_interruption_keeps_what_is_done(tmp_path: Path) -> None:
     class Stop(Counts):
-        def update(self, progress: Any) -> None:
+        def update(self, position: float) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(tl.errors.Interrupted) as caught, warnings.catch_warnings():
@@ -448,6 +451,7 @@ def test_interruption_keeps_what_is_done(tmp_path: Path) -> None:
     assert int(tl.sweeps.load_sweep(tmp_path / "s.zarr").runs.sum()) == 3
 
 
+@pytest.mark.long
 def test_plans_look_at_no_start_of_their_own() -> None:
     """Batches beyond 2¹⁷ are summed by what the start says of their tails, and mean fields cost by their particles."""
     problem, algorithm = (

@@ -31,6 +31,21 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(HERE))
 
 
+def test_a_process_of_its_own_gives_the_same_bits(
+    tmp_path: Path, importable: None
+) -> None:
+    """Two cells, and every one of them was computed there."""
+    small = task(over={"method.dim": [80, 160]}, seeds=2, time=0.1)
+    counts = Counts()
+    elsewhere = tl.sweep(
+        **small, executor="processes:1", store=tmp_path / "s.zarr", progress=counts
+    )
+    assert same(elsewhere, tl.sweep(**small))
+    assert len(counts.units) == 2 and counts.errors == []
+    assert not same(elsewhere, tl.sweep(**{**small, "seed": 1}))
+
+
+@pytest.mark.long
 def test_processes_give_the_same_bits(
     reference: Any, tmp_path: Path, importable: None
 ) -> None:
@@ -42,6 +57,7 @@ def test_processes_give_the_same_bits(
     )
 
 
+@pytest.mark.slow
 def test_a_unit_that_kills_its_worker_is_found(importable: None) -> None:
     arguments = task(method=tl.Map(80), over={"method.dim": [80, 160]}, seeds=1)
     with pytest.warns(
@@ -110,11 +126,12 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     found.close()
 
 
+@pytest.mark.long
 def test_dask_loses_nothing_with_a_worker(
     cluster: Cluster, reference: Any, tmp_path: Path
 ) -> None:
     class Killer(Counts):
-        def update(self, progress: Any) -> None:
+        def update(self, position: float) -> None:
             if cluster.processes[1].poll() is None:
                 os.kill(cluster.processes[1].pid, signal.SIGKILL)
 
@@ -142,13 +159,14 @@ def test_dask_loses_nothing_with_a_worker(
         )
 
 
+@pytest.mark.long
 def test_a_scheduler_that_goes_away(
     cluster: Cluster, reference: Any, tmp_path: Path
 ) -> None:
     """The sweep ends in a sentence; what was finished is in the store, and is not computed again."""
 
     class Killer(Counts):
-        def update(self, progress: Any) -> None:
+        def update(self, position: float) -> None:
             cluster.processes[0].kill()
 
     path, killer, rest = tmp_path / "s.zarr", Killer(), Counts()

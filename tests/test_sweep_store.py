@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -22,7 +21,7 @@ from twolayer.numerics.errors import InputError, RunFailed
 from twolayer.numerics.temporary_files import mark
 from twolayer.sweeps import api
 from twolayer.sweeps import store as store_module
-from twolayer.sweeps.reporting import Progress, SweepLines
+from twolayer.sweeps.grid import Run
 
 HERE = Path(__file__).parent
 
@@ -49,6 +48,7 @@ def journal(path: Path) -> Counter[tuple[str, int]]:
     return Counter((unit["key"], unit["low"]) for unit in units)
 
 
+@pytest.mark.long
 def test_kill_and_resume(tmp_path: Path, reference: Any) -> None:
     path = tmp_path / "s.zarr"
     process = child(path)
@@ -69,6 +69,7 @@ def test_kill_and_resume(tmp_path: Path, reference: Any) -> None:
     assert same(tl.sweeps.load_sweep(path), reference)
 
 
+@pytest.mark.long
 def test_two_processes_share_a_store(tmp_path: Path, reference: Any) -> None:
     path = tmp_path / "s.zarr"
     both = [child(path), child(path)]
@@ -164,6 +165,7 @@ def test_another_sweep_or_no_sweep_is_refused(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["other.zarr", "s.zarr"]
 
 
+@pytest.mark.long
 def test_more_seeds_and_points_compute_only_what_is_new(tmp_path: Path) -> None:
     path = tmp_path / "s.zarr"
     small = task(over={"method.dim": [160], "problem.width": [1]}, seeds=3)
@@ -275,12 +277,15 @@ def free(path: Path, byte: int) -> bool:
     ]
 
 
+@pytest.mark.long
 def test_reading_a_store_drops_no_claim(tmp_path: Path) -> None:
     """Closing any descriptor of the lock file would give back all that this process has claimed."""
     path = tmp_path / "s.zarr"
     arguments = task(over={"method.dim": [80, 160]})
     tl.sweep(**arguments, store=path)
-    grid = api._prepared(**arguments)[0]
+    prepared = {**arguments, "run": Run(time=arguments["time"])}
+    del prepared["time"]
+    grid = api._prepared(**prepared)[0]
     first, second = (store_module.Store.open(path, grid, 3) for _ in range(2))
     byte = first._byte((0,), 0)
     assert free(path, byte)
@@ -299,18 +304,3 @@ def test_reading_a_store_drops_no_claim(tmp_path: Path) -> None:
     assert free(path, byte)
     (path / "journal" / "lock").unlink()  # a reader needs none
     assert tl.sweeps.load_sweep(path).runs.values.tolist() == [3, 3]
-
-
-def test_lines_of_progress_have_one_last_word() -> None:
-    stream = io.StringIO()
-    lines, progress = SweepLines(stream), Progress(total=2)
-    lines.begin(progress)
-    for _ in range(2):
-        progress.done += 1
-        lines.update(progress)
-    lines.end(progress)
-    assert [line.split()[0] for line in stream.getvalue().splitlines()] == [
-        "2",
-        "1/2",
-        "2/2",
-    ]

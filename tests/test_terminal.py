@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cost import sized
 
 import twolayer as tl
 from twolayer.cli import COMMANDS, command_of, main
@@ -130,6 +131,7 @@ def test_every_command_is_in_a_group_of_examples() -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("group", WRITTEN)
 def test_examples_run(
     group: str,
@@ -228,7 +230,12 @@ ACTING = {  # a command, and for each of its flags a value that changes what com
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("base", ACTING)
+MEASURING = [base for base in ACTING if "--measure 3" in base]
+
+
+@pytest.mark.parametrize(
+    "base", sized(ACTING, slow=set(ACTING) - {*MEASURING}, long=MEASURING)
+)
 def test_every_flag_changes_what_comes_out(
     base: str,
     tmp_path: Path,
@@ -457,6 +464,7 @@ def test_a_forecast_is_the_sum_of_what_the_methods_estimate() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "methods",
     [

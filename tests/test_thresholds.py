@@ -32,6 +32,7 @@ from twolayer.analysis.thresholds.state_evolution import StateEvolution
 from twolayer.cli import main
 from twolayer.functions.target import Target
 from twolayer.gallery import reuse_minibatch, reuse_or_fresh
+from twolayer.task.inputs import Inputs
 
 ONE_DIRECTION = [
     ("z1**2", 0.0, 0.5),
@@ -120,6 +121,7 @@ def test_large_noise_follows_the_first_power_that_shows() -> None:
         assert abs(tl.thresholds(text, noise).alpha / law - 1) < 2e-3
 
 
+@pytest.mark.slow
 def test_the_table_of_the_curve() -> None:
     """Points of T.2, and α(q) at a point of the curve by the average itself."""
     curve = curve_of(law_of("abs(z1)", 0.1))
@@ -136,6 +138,7 @@ def test_the_table_of_the_curve() -> None:
         assert abs(mmse_of(law, np.array([[q]]))[0] - mmse) < 1e-5
 
 
+@pytest.mark.slow
 def test_the_hard_phase_of_a_cosine() -> None:
     best = tl.best_possible("cos(2*z1)", [1.5, 1.69, 1.9, 2.1], noise=0.05)
     assert best.spinodal is not None and best.hard is not None
@@ -168,6 +171,7 @@ def test_linear_labels_without_noise_are_linear_equations() -> None:
     )
 
 
+@pytest.mark.slow
 def test_sharp_labels_allow_perfect_recovery() -> None:
     curve = curve_of(law_of("abs(z1)", 0))
     assert curve.folded is not None
@@ -186,6 +190,7 @@ def test_sharp_labels_allow_perfect_recovery() -> None:
     )
 
 
+@pytest.mark.slow
 def test_possible_but_never_found_from_nothing() -> None:
     folds = curve_of(law_of("exp(1)*z1**2*exp(-z1**2)", 0.05)).folded
     assert folds is not None
@@ -194,6 +199,7 @@ def test_possible_but_never_found_from_nothing() -> None:
     )
 
 
+@pytest.mark.slow
 def test_free_entropy_is_the_information_that_labels_carry() -> None:
     """Dψ/dq = ½ E[g²], with ψ = E ln P(y | ω) computed on a grid of its own."""
     noise, q = 0.2, 0.6
@@ -224,6 +230,7 @@ def test_free_entropy_is_the_information_that_labels_carry() -> None:
     assert abs(slope - channel_of(law_of("tanh(z1)", noise)).fisher(q) / 2) < 1e-5
 
 
+@pytest.mark.slow
 def test_labels_of_one_direction_by_two_routes() -> None:
     """Quadrature against cross-fitted bins, with and without noise and for classes; six standard errors of five seeds."""
     guesses = np.random.default_rng(0).normal(size=(400, 1))
@@ -285,6 +292,7 @@ def test_the_operator_of_a_product() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_posterior_of_several_directions() -> None:
     """Lines against a plain grid, for a smooth target with noise."""
     law = law_of("z1*z2 + 0.3*z2", 0.3)
@@ -326,6 +334,7 @@ def test_state_evolution_of_a_product() -> None:
     assert abs(np.mean(found) - 0.30492) < 6e-3
 
 
+@pytest.mark.long
 def test_two_directions_by_iteration() -> None:
     best = tl.best_possible("z1*z2", [0.7, 2.2, 4.0], noise=0.5)
     q = best.overlap
@@ -337,6 +346,7 @@ def test_two_directions_by_iteration() -> None:
     assert abs(best.mmse[1] - expected) < 0.01
 
 
+@pytest.mark.long
 def test_the_hard_phase_of_several_directions_is_that_of_the_curve() -> None:
     """cos(2 z1) as a target of two directions, by sampled averages on 2×2 matrices, against the curve of one."""
     law = LabelLaw(Target.of("cos(2*z1)", 2), 0.05, np.eye(2))
@@ -360,6 +370,7 @@ def test_the_hard_phase_of_several_directions_is_that_of_the_curve() -> None:
     assert "α_alg = beyond 2.2" in str(dataclasses.replace(best, algorithm=math.inf))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "module", ["reuse_patterns", "reuse_variants", "reused_samples"]
 )
@@ -371,6 +382,7 @@ def test_the_best_possible_of_the_figures(module: str) -> None:
     assert abs(float(best.data.mmse.sel(branch="equilibrium")[0]) / 2 - risk) < 2e-3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", [*reuse_or_fresh.TARGETS, reuse_minibatch.TARGET])
 def test_sharp_labels_of_the_figures_show_all_directions(target: str) -> None:
     """From nothing to exact recovery at the α of the figures of reused samples, and not at a fifth of it.
@@ -399,6 +411,7 @@ STAIRCASES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("target", "noise", "steps"), STAIRCASES)
 def test_staircases(
     target: str, noise: float, steps: list[tuple[int | None, int, float]]
@@ -485,6 +498,7 @@ def test_a_staircase_is_printed_with_its_errors() -> None:
     assert rows == ["at every α > 0    (1, 0)", "from α = 0.6524 ± 0.002  (0, 1)"]
 
 
+@pytest.mark.slow
 def test_message_passing_follows_state_evolution() -> None:
     """|z| with noise 0.1 at α = 2.5: 0.90934; at α = 0.4, below the threshold: nothing."""
     task = tl.thresholds("abs(z1)", 0.1)
@@ -498,6 +512,7 @@ def test_message_passing_follows_state_evolution() -> None:
     assert below.mean[0] < 0.2
 
 
+@pytest.mark.long
 def test_the_hard_phase_is_real() -> None:
     """cos 2z, noise 0.05, α = 1.9: from 0.85 to 0.95, from a random start hardly anywhere."""
     task = tl.thresholds("cos(2*z1)", 0.05)
@@ -511,6 +526,7 @@ def test_the_hard_phase_is_real() -> None:
     assert task.simulate(1.9, dim=600, seeds=2, iterations=25).mean[0] < 0.6
 
 
+@pytest.mark.long
 def test_message_passing_in_two_directions() -> None:
     runs = simulate(law_of("z1*z2", 0.5), 4.0, dim=250, seeds=2, iterations=30)
     assert np.allclose(runs.mean, 0.725, atol=0.05)
@@ -549,6 +565,7 @@ def test_bad_input_is_refused_in_a_sentence(call: object, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
     assert (
         main(
@@ -579,3 +596,65 @@ def test_where_a_target_turns() -> None:
         [0.0, 0.5, 1.0],
         atol=1e-7,
     )
+
+
+def test_one_direction_of_linear_labels_in_closed_form() -> None:
+    """y = λ + √Δ ξ: E[g_out²] = 1/(1 − q + Δ), so that α(q) = q (1 − q + Δ)/(1 − q) and f is an elementary integral."""
+    noise = 0.5
+    curve = curve_of(law_of("z1", noise))
+    q = np.array([0.1, 0.4, 0.7])
+    alpha = q * (1 - q + noise) / (1 - q)
+    found = np.array([curve.climb(x) for x in alpha])
+    np.testing.assert_allclose(found, q, rtol=1e-5)
+    entropy = (q + np.log1p(-q) + alpha * np.log((1 + noise) / (1 + noise - q))) / 2
+    np.testing.assert_allclose(
+        [curve.entropy(a, x) for a, x in zip(alpha, q, strict=True)], entropy, rtol=1e-4
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "same"),
+    [
+        ("z1*z2", "0.6*z1**2 + 0.8*z1*z2"),
+        ("sign(z1)*z2", "sign(z1)*(0.6*z1 + 0.8*z2)"),
+    ],
+)
+def test_directions_that_overlap_are_those_of_an_orthonormal_frame(
+    target: str, same: str
+) -> None:
+    """A target of correlated fields, and the same function written out in independent ones."""
+    P = [[1.0, 0.6], [0.6, 1.0]]
+    found = tl.thresholds(tl.Problem(target, "tanh", gram=P, noise=0.1))
+    other = tl.thresholds(same, 0.1)
+    assert found.alpha == pytest.approx(other.alpha, rel=1e-6)
+    assert [s.order for s in found.staircase] == [s.order for s in other.staircase]
+    np.testing.assert_allclose(found.frame @ found.frame.T, P, atol=1e-12)
+    assert "coordinates" in str(found) and "coordinates" not in str(other)
+    apart = tl.thresholds(target, 0.1)
+    # a Gram matrix that is not looked at would be seen: the numbers above agree to 1e-6
+    assert abs(apart.alpha - found.alpha) > 0.02 or len(apart.trivial) != len(
+        found.trivial
+    )
+
+
+def test_what_thresholds_take_of_a_problem() -> None:
+    problem = tl.Problem("He2(z1)", "erf", noise=0.3)
+    assert tl.thresholds(problem).alpha == tl.thresholds("He2(z1)", 0.3).alpha
+    best = tl.best_possible(problem, [1.0])
+    assert best.overlap == pytest.approx(
+        tl.best_possible("He2(z1)", [1.0], 0.3).overlap
+    )
+    for name, value in (("noise", 0.1), ("directions", 1), ("gram", [[1.0]])):
+        with pytest.raises(tl.InputError, match=f"`{name}`.*problem is given"):
+            tl.thresholds(problem, **{name: value})
+    law = law_of("sign(z1)*z2", gram=[[1.0, 0.6], [0.6, 1.0]])
+    x = np.random.default_rng(0).normal(size=(5, 2))
+    u = x @ law.basis  # the directions that enter, in the frame
+    expected = np.sign(u[:, 0]) * (0.6 * u[:, 0] + 0.8 * u[:, 1])
+    np.testing.assert_allclose(law.labels(x), expected, rtol=1e-12)
+    with pytest.raises(tl.InputError, match="Gaussian noise"):
+        tl.thresholds(problem.replace(flips=0.1))
+    blocks = problem.replace(inputs=Inputs.blocks([2.0, 0.5], [0.5, 0.5]))
+    with pytest.raises(tl.InputError, match="holds for inputs N"):
+        tl.best_possible(blocks, [1.0])

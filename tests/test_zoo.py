@@ -85,6 +85,7 @@ def test_references_fit_the_run(name: str) -> None:
             assert set(map(float, reference.at)) <= set(map(float, asked))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", QUICK)
 def test_the_package_gives_what_was_published(name: str) -> None:
     check = tl.zoo(name).check()

@@ -21,6 +21,7 @@ from unittest import mock
 from twolayer.numerics.errors import InputError, RunFailed, short
 
 SLOW = 2.0
+LONGEST = 400  # of a sentence with its reason; values are cut far before
 ROOM = 2**30
 
 
@@ -63,6 +64,7 @@ def without_work() -> Iterator[None]:
     with (
         mock.patch("twolayer.running.solve.follow", begin),
         mock.patch("twolayer.sweeps.driver.Driver.run", begin),
+        mock.patch("twolayer.explorer.launch._server", begin),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
@@ -80,7 +82,7 @@ def tried(case: Case) -> Report:
         end, detail = "begun", ""
     except InputError as error:
         end, detail = "refused", str(error)
-        if "\n" in detail or len(detail) > 2000:
+        if "\n" in detail or len(detail) > LONGEST:
             end, detail = (
                 "broken",
                 f"a message of {len(detail)} characters: {detail[:200]!r}",

@@ -156,6 +156,7 @@ def _table() -> dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]
         "moments": (tl.moments, lambda: {**plain(), "start": start(), "loss": "squared", "engine": "auto",
                     "tolerance": 1e-6, "log2_points": 8}),
         "analyse": (tl.analyse, lambda: {"target": "z1 + z1*z2", "directions": 2}),
+        "learnable": (tl.learnable, lambda: {"problem": tl.Problem("z1", "erf"), "algorithm": tl.SGD(1.5, batch="3*d")}),
         "phase_diagram": (tl.phase_diagram, lambda: {"target": "He3(z1)", "ell": None, "loss": "squared", "width": 1,
                           "geometry": "projected", "activation": None, "directions": 1}),
         "thresholds": (tl.thresholds, lambda: {"target": "z1", "noise": 0.1, "directions": 1}),
@@ -169,11 +170,14 @@ def _table() -> dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]
                            "start": 0.2}),
         "population_loss": (tl.single_index.population_loss, lambda: {**plain(), "loss": "squared"}),
         "critical_alpha": (tl.single_index.critical_alpha, lambda: {"dim": 10, "ell": 3}),
-        "optimal_lr": (tl.optimal_lr, lambda: {"problem": retrieval(), "batch": 2}),
-        "admissible_lr": (tl.escape.admissible_lr, lambda: {"problem": retrieval(), "batch": 2}),
+        "optimal_lr": (tl.optimal_lr, lambda: {"problem": retrieval(), "batch": 2, "geometry": "projected",
+                       "train_second_layer": False, "second_ratio": 1.0, "dim": None, "threshold": 0.1}),
+        "admissible_lr": (tl.escape.admissible_lr, lambda: {"problem": retrieval(), "batch": 2, "geometry": "projected",
+                          "train_second_layer": False}),
         "escape_gain": (tl.escape.escape_gain, lambda: {"problem": retrieval()}),
         "stationary_risk": (tl.escape.stationary_risk, escape),
-        "escape_time": (tl.escape_time, lambda: {**escape(), "dim": 100, "threshold": 0.1, "samples": 200, "seed": 1}),
+        "escape_time": (tl.escape_time, lambda: {**escape(), "dim": 100, "threshold": 0.1, "samples": 200, "seed": 1, "measure": None,
+                        "progress": False}),
         "passage_law": (tl.escape.passage_law, lambda: {**escape(), "dim": 100, "threshold": 0.1, "samples": 20,
                         "seed": 1}),
         "first_passage": (tl.escape.first_passage, lambda: {"result": result()}),
@@ -254,10 +258,55 @@ def _table() -> dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]
         "plot.save_figure": (tl.plot.save_figure, lambda: {"figure": 1, "path": folder() / "x.png"}),
         "gallery.run": (tl.gallery.run, lambda: {"name": "nothing", "quick": True, "seed": 1, "out": None}),
         "gallery.draw": (tl.gallery.draw, lambda: {"data": result()}),
+        "gallery.figure": (tl.gallery.figure, lambda: {"name": "mine", "title": "t", "quick": {}, "group": "escape"}),
+        "gallery.record": (tl.gallery.record, lambda: {"plate": 1, "path": folder() / "x.json", "version": "quick",
+                           "cost": "a second"}),
+        "gallery.write": (tl.gallery.write, lambda: {"plate": 1, "folder": folder()}),
+        "d": (tl.d, lambda: {"dim": 10}),
+        "about": (tl.about, dict),
+        "explore": (tl.explore, lambda: {**own(), "start": "random", "port": 0, "browser": False, "steps": 3}),
+        "best_possible": (tl.best_possible, lambda: {"target": "z1", "alphas": [0.5], "noise": 0.1, "directions": 1}),
+        "learning_lr": (tl.escape.learning_lr, lambda: {"problem": retrieval(), "dim": 100, "threshold": 0.9,
+                        "batch": 2}),
+        "formulas": (tl.escape.formulas, lambda: {"width": 1, "dim": 100, "threshold": 0.1, "noise": 0.1, "rho": None,
+                     "batch": 1}),
+        "mean_field_at": (tl.mean_field.mean_field_at, lambda: {**plain(), "measure": tl.mean_field.Particles([[0.1]], [0.5]),
+                          "m": [[0.1]], "q": [0.5], "a": 1.0, "loss": "squared", "dim": 10.0}),
+        "largest_overlaps": (tl.single_index.largest_overlaps, lambda: {**own(), "dim": 20, "samples": 40, "start": "random",
+                             "seeds": 2, "seed": 1, "progress": False, "force": False}),
+        "sufficient_alpha": (tl.single_index.sufficient_alpha, lambda: {"dim": 10, "ell": 3}),
+        "perfect_point": (tl.stability.perfect_point, plain),
+        "plateaus": (tl.stability.plateaus, lambda: {**own(), "run": result(), "seed": 0, "tolerance": 1e-6,
+                     "progress": False}),
+        "rules.label_noise": (tl.rules.label_noise, lambda: {"variance": 0.1}),
+        "rules.normalised": (tl.rules.normalised, dict),
+        "rules.sign": (tl.rules.sign, dict),
+        "rules.two_step": (tl.rules.two_step, dict),
+        "gallery.figures": (tl.gallery.figures, dict),
+        "plot.best_line": (tl.plot.best_line, lambda: {"ax": 1, "alphas": [1.0], "values": [1.0], "label": "x"}),
+        "plot.contest": (tl.plot.contest, lambda: {"result": 1}),
+        "plot.landscape": (tl.plot.landscape, lambda: {"result": tl.single_index.population_loss(tl.Problem("h3(z1)", "h3")), "step": 0.1}),
+        "plot.message_passing": (tl.plot.message_passing, lambda: {"result": 1}),
+        "plot.optimum": (tl.plot.optimum, lambda: {"result": 1}),
+        "plot.plateaus": (tl.plot.plateaus, lambda: {"result": 1, "run": result()}),
+        "plot.recovery": (tl.plot.recovery, lambda: {"landscape": 1, "algorithm": algorithm(), "dim": 20, "levels": (0.1, 0.5)}),
+        "plot.weak_recovery": (tl.plot.weak_recovery, lambda: {"result": 1}),
+        "plot.fixed_points": (tl.plot.fixed_points, lambda: {"result": 1}),
+        "Scaling(…)": (tl.extend.Scaling, lambda: {"coefficient": 0.1, "exponent": -1.0}),
+        "Activation.of(kinks)": (tl.extend.Activation.of, lambda: {"source": "erf", "kinks": (0.0,)}),
+        "batch_at": (algorithm().batch_at, lambda: {"dim": 10}),
+        "dataset_at": (tl.SGD(0.1, dataset=4).dataset_at, lambda: {"dim": 10}),
     }  # fmt: skip
 
 
 TABLE = _table()
+
+
+def one_bad(name: str, key: str, value: Any) -> Case:
+    """One public function with one argument that it may not take."""
+    function, known = TABLE[name]
+    arguments = {**known(), key: value}
+    return Case(f"{name}({key}={short(value, 60)})", lambda: function(**arguments))
 
 
 def call(rnd: Random) -> Case:

@@ -13,6 +13,7 @@ from typing import Any
 from twolayer.cli import main
 from twolayer.functions.activation import Activation
 from twolayer.functions.expression import parse
+from twolayer.functions.syntax import FUNCTIONS
 from twolayer.functions.target import Target
 from twolayer.numerics.errors import InputError, short
 from twolayer.task.scaling import Scaling
@@ -65,6 +66,63 @@ def formula(rnd: Random, depth: int = 0) -> str:
     if kind == 4:
         return f"({formula(rnd, depth + 1)})**{rnd.choice(('2', '3', '0.5', '-1', '64', '65', '1e9', '(2)', 'z1', '2**3**4'))}"
     return f"{formula(rnd, depth + 1)}{rnd.choice(SIGNS[:4])}{formula(rnd, depth + 1)}"
+
+
+def well_formed(rnd: Random, depth: int = 4) -> str:
+    """A formula that can be read, with poles or without."""
+    kind = rnd.random()
+    if depth == 0 or kind < 0.2:
+        return rnd.choice(("z1", "z1", "z2", "z3", "0.5", "2", "5"))
+    a, b = well_formed(rnd, depth - 1), well_formed(rnd, depth - 1)
+    if kind < 0.6:
+        return f"({a}) {rnd.choice('+-*/')} ({b})"
+    if kind < 0.75:
+        return f"({a})**{rnd.choice(('2', '3', '-1', '-2', '0.5', '-0.4'))}"
+    return f"{rnd.choice((*FUNCTIONS, 'He2', 'h5'))}({a})"
+
+
+def sound(rnd: Random, depth: int = 3) -> str:
+    """A formula of finite variance, by its making: with denominators that are positive,
+    zeros that divide out, and singularities that are integrable.
+    """
+    inner = _sound(rnd, depth)
+    at = rnd.choice(("0", "0.3", "3", "7.5"))
+    extra = (
+        f"log(abs(z1 - {at}))",
+        f"abs(z2 - {at})**-0.4",
+        "(z1**2 + z2**2)**-0.3",
+        "sin(z1)/z1",
+        f"(z1**2 - {at}**2)/(z1 - {at})",
+    )
+    return f"{inner} + {rnd.choice(extra)}" if rnd.random() < 0.3 else inner
+
+
+def _sound(rnd: Random, depth: int) -> str:
+    if depth == 0 or rnd.random() < 0.15:
+        return rnd.choice(("z1", "z2", "z3", "0.5*z1", "(z1 - 2)", "3*z2"))
+    a = _sound(rnd, depth - 1)
+    positive = (
+        f"(1 + ({a})**2)",
+        f"(2 + sin({a}))",
+        f"(1.5 + tanh({a}))",
+        f"(0.1 + abs({a}))",
+        f"(1 + exp({a}))",
+        f"(0.2 + sigmoid({a}))",
+    )
+    kind = rnd.randrange(8)
+    if kind < 2:
+        return f"({a} {rnd.choice('+-*')} {_sound(rnd, depth - 1)})"
+    if kind == 2:
+        word = rnd.choice(("tanh", "erf", "sin", "cos", "sigmoid", "relu", "gelu"))
+        return f"{word}({a})"
+    if kind == 3:
+        return f"{rnd.choice(('He2', 'h3', 'abs', 'softplus', 'swish'))}({a})"
+    if kind == 4:
+        return f"exp(-({a})**2)"
+    if kind == 5:
+        return f"{rnd.choice(('log', 'sqrt'))}{rnd.choice(positive[:4])}"
+    power = rnd.choice(("**-1", "**-0.5", "**-2"))
+    return f"{rnd.choice(('1', a, 'tanh(z1)'))}*{rnd.choice(positive)}{power}"
 
 
 def spoilt(rnd: Random, text: str) -> str:
