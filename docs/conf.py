@@ -1,4 +1,6 @@
-"""The site: `uv run --group docs sphinx-build -W --keep-going -q -j 2 docs docs/_build/html`."""
+"""The site: `uv run --group docs sphinx-build -W --keep-going -q -j 2 docs
+docs/_build/html`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
-# the kernels of the notebooks: one thread each, and figures that no screen is needed for
+# the kernels of the notebooks: one thread each, and figures that no screen is needed
+# for
 os.environ.setdefault(
     "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 )
@@ -46,7 +49,8 @@ nb_execution_show_tb = True
 nb_merge_streams = True
 nb_output_stderr = "remove"  # progress of runs that take long on a busy machine
 
-# members as their class has them, what is asked first before what follows from it; the default is the alphabet
+# members as their class has them, what is asked first before what follows from it; the
+# default is the alphabet
 autodoc_member_order = "bysource"
 _aliases = (
     "ActivationLike",

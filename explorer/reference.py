@@ -1,11 +1,15 @@
-"""Reference numbers for the TypeScript engine, made by the Python package: `uv run python explorer/reference.py`.
+"""Reference numbers for the TypeScript engine, made by the Python package: `uv run
+python explorer/reference.py`.
 
-    ode.json       trajectories of the limit, at tolerances far below the 1e-6 to which they are compared
+    ode.json       trajectories of the limit,
+                   at tolerances far below the 1e-6 to which they are compared
     averages.json  the averages that drive it, at points where a closed form is delicate
-    chain.json     runs of the chain: a few followed step by step from given rows, and samples of many
+    chain.json     runs of the chain: a few followed step by step from given rows,
+                   and samples of many
     random.json    normals, χ² quantiles and random starts
 
-Each case holds the description of its task as the engine reads it, so that no number is written twice.
+Each case holds the description of its task as the engine reads it, so that no number is
+written twice.
 """
 
 from __future__ import annotations
@@ -96,7 +100,9 @@ def start_of(
     aligned: float = 0.0,
     size: float = 1.0,
 ) -> tl.Overlaps:
-    """Overlaps of weights drawn with a seed, in eleven dimensions, drawn towards the target directions."""
+    """Overlaps of weights drawn with a seed, in eleven dimensions, drawn towards the
+    target directions.
+    """
     rng = np.random.default_rng(seed)
     L = np.linalg.cholesky(np.asarray(task["P"]))
     W_star = np.concatenate([L, np.zeros((task["k"], 11 - task["k"]))], axis=1)
@@ -117,45 +123,100 @@ CORRELATED = [[1.0, 0.3], [0.3, 1.2]]
 INDEFINITE = {"kind": "quadratic", "H": [[0.7, 0.4], [0.4, -0.5]], "h0": 0.2}
 
 ODE_CASES: dict[str, tuple[Description, dict[str, Any], float]] = {
-    "erf, Saad–Solla": (describe("erf", 2, 2, gamma=0.8, noise=0.01), {"seed": 1}, 40.0),
+    "erf, Saad–Solla": (
+        describe("erf", 2, 2, gamma=0.8, noise=0.01),
+        {"seed": 1},
+        40.0,
+    ),
     "erf, all its options": (
-        describe("erf", 3, 2, target={"kind": "committee", "weights": [1.0, -0.6]}, P=CORRELATED, gamma=0.9, batch=3,
-                 noise=0.2, trained=True),
+        describe(
+            "erf",
+            3,
+            2,
+            target={"kind": "committee", "weights": [1.0, -0.6]},
+            P=CORRELATED,
+            gamma=0.9,
+            batch=3,
+            noise=0.2,
+            trained=True,
+        ),
         {"seed": 2, "a": signs(3), "size": 1.3},
         12.0,
     ),
     "erf, correlation loss on the sphere": (
-        describe("erf", 4, 3, gamma=0.7, noise=0.1, loss="correlation", geometry="spherical"), {"seed": 3}, 6.0,
+        describe(
+            "erf", 4, 3, gamma=0.7, noise=0.1, loss="correlation", geometry="spherical"
+        ),
+        {"seed": 3},
+        6.0,
     ),
     "square, phase retrieval": (
-        describe("square", 1, 1, gamma=0.08, noise=0.3, geometry="projected"), {"seed": 4}, 6.0,
+        describe("square", 1, 1, gamma=0.08, noise=0.3, geometry="projected"),
+        {"seed": 4},
+        6.0,
     ),
-    "square, free": (describe("square", 3, 2, gamma=0.05, P=CORRELATED, noise=0.05), {"seed": 5, "size": 0.7}, 4.0),
+    "square, free": (
+        describe("square", 3, 2, gamma=0.05, P=CORRELATED, noise=0.05),
+        {"seed": 5, "size": 0.7},
+        4.0,
+    ),
     "He2, four neurons": (
-        describe("He2", 4, 1, gamma=0.2, noise=0.1, geometry="projected", batch=4), {"seed": 6}, 8.0,
+        describe("He2", 4, 1, gamma=0.2, noise=0.1, geometry="projected", batch=4),
+        {"seed": 6},
+        8.0,
     ),
     "He2, quadratic form": (
-        describe("He2", 3, 2, target=INDEFINITE, P=CORRELATED, gamma=0.1, noise=0.1, trained=True),
+        describe(
+            "He2",
+            3,
+            2,
+            target=INDEFINITE,
+            P=CORRELATED,
+            gamma=0.1,
+            noise=0.1,
+            trained=True,
+        ),
         {"seed": 7, "a": signs(3), "size": 0.8},
         2.0,
     ),
     "He2, correlation loss": (
-        describe("He2", 2, 2, gamma=0.1, loss="correlation", geometry="projected"), {"seed": 8}, 4.0,
+        describe("He2", 2, 2, gamma=0.1, loss="correlation", geometry="projected"),
+        {"seed": 8},
+        4.0,
     ),
-    "relu, two and two": (describe("relu", 2, 2, gamma=0.5, noise=0.02), {"seed": 9}, 20.0),
+    "relu, two and two": (
+        describe("relu", 2, 2, gamma=0.5, noise=0.02),
+        {"seed": 9},
+        20.0,
+    ),
     "relu, four and four": (
-        describe("relu", 4, 4, gamma=0.8, geometry="projected"), {"seed": 10, "aligned": 0.3}, 15.0,
+        describe("relu", 4, 4, gamma=0.8, geometry="projected"),
+        {"seed": 10, "aligned": 0.3},
+        15.0,
     ),
     "relu, all its options": (
-        describe("relu", 3, 2, target={"kind": "committee", "weights": [1.0, -0.8]}, P=CORRELATED, gamma=0.6, batch=2,
-                 noise=0.1, trained=True),
+        describe(
+            "relu",
+            3,
+            2,
+            target={"kind": "committee", "weights": [1.0, -0.8]},
+            P=CORRELATED,
+            gamma=0.6,
+            batch=2,
+            noise=0.1,
+            trained=True,
+        ),
         {"seed": 11, "a": signs(3), "size": 1.2},
         8.0,
     ),
     "relu, correlation loss on the sphere": (
-        describe("relu", 3, 2, gamma=0.5, noise=0.1, loss="correlation", geometry="spherical"), {"seed": 12}, 5.0,
+        describe(
+            "relu", 3, 2, gamma=0.5, noise=0.1, loss="correlation", geometry="spherical"
+        ),
+        {"seed": 12},
+        5.0,
     ),
-}  # fmt: skip
+}
 
 
 def layers(start: tl.Overlaps) -> dict[str, Any]:
@@ -198,7 +259,9 @@ def ode() -> list[Description]:
 
 
 def averages() -> list[Description]:
-    """Averages at starts of every kind, and where neurons nearly coincide with the target and with each other."""
+    """Averages at starts of every kind, and where neurons nearly coincide with the
+    target and with each other.
+    """
     out = []
     for name, (task, setting, _) in ODE_CASES.items():
         a = setting.get("a", [1.0] * task["p"])
@@ -221,20 +284,45 @@ def averages() -> list[Description]:
 
 
 PATHS: dict[str, tuple[Description, int, dict[str, Any]]] = {
-    "He2, one neuron": (describe("He2", 1, 1, gamma=0.1, noise=0.1, geometry="projected"), 1000, {"seed": 21}),
+    "He2, one neuron": (
+        describe("He2", 1, 1, gamma=0.1, noise=0.1, geometry="projected"),
+        1000,
+        {"seed": 21},
+    ),
     "erf, both layers, many dimensions": (
-        describe("erf", 3, 2, target={"kind": "committee", "weights": [1.0, -0.6]}, gamma=0.9, batch=7, noise=0.2,
-                 trained=True),
+        describe(
+            "erf",
+            3,
+            2,
+            target={"kind": "committee", "weights": [1.0, -0.6]},
+            gamma=0.9,
+            batch=7,
+            noise=0.2,
+            trained=True,
+        ),
         100_000_000,
         {"seed": 22, "a": signs(3)},
     ),
-    "relu, few dimensions": (describe("relu", 4, 2, gamma=0.5, batch=2, geometry="spherical"), 15, {"seed": 23}),
+    "relu, few dimensions": (
+        describe("relu", 4, 2, gamma=0.5, batch=2, geometry="spherical"),
+        15,
+        {"seed": 23},
+    ),
     "square, quadratic form, correlation loss": (
-        describe("square", 2, 2, target=INDEFINITE, gamma=0.2, noise=0.3, loss="correlation", geometry="projected"),
+        describe(
+            "square",
+            2,
+            2,
+            target=INDEFINITE,
+            gamma=0.2,
+            noise=0.3,
+            loss="correlation",
+            geometry="projected",
+        ),
         120,
         {"seed": 24},
     ),
-}  # fmt: skip
+}
 
 SAMPLES: dict[str, tuple[Description, int, int]] = {
     "He2, d = 12": (
@@ -257,7 +345,9 @@ RUNS = 1500
 
 
 def chain() -> Description:
-    """Runs from given rows with a given seed, and samples of final overlaps and risks."""
+    """Runs from given rows with a given seed, and samples of final overlaps and
+    risks.
+    """
     paths, samples = [], []
     for name, (task, dim, setting) in PATHS.items():
         a = setting.get("a", [1.0] * task["p"])

@@ -1,4 +1,6 @@
-"""Formulas as MathML, which browsers draw themselves, in a font that comes along: nothing is loaded from elsewhere."""
+"""Formulas as MathML, which browsers draw themselves, in a font that comes along:
+nothing is loaded from elsewhere.
+"""
 
 from __future__ import annotations
 

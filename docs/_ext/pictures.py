@@ -1,8 +1,10 @@
-"""The page of the gallery with its pictures: gallery.md is read, and what is stored about each figure is put in.
+"""The page of the gallery with its pictures: gallery.md is read, and what is stored
+about each figure is put in.
 
-A table of thumbnails comes first. Each section gets its picture with the verdict and the version that it shows, its
-data, the commands that make it, open it in the explorer and draw it again, its verdicts folded away check by check, and
-its settings and versions.
+A table of thumbnails comes first. Each section gets its picture with the verdict and
+the version that it shows, its data, the commands that make it, open it in the explorer
+and draw it again, its verdicts folded away check by check, and its settings and
+versions.
 """
 
 from __future__ import annotations
@@ -30,29 +32,47 @@ TITLES = {
 PACKAGES = ("twolayer", "jax", "numpy", "python")
 
 ONE_NEURON = "p=1&gamma=0.1&noise=0.0001&start=random&time=4&dim=3000&seed=1&size=log"
-COMMITTEE = "activation=erf&k=2&a=2,2&teacher=2,2&gamma=1.5&noise=0&geometry=free&start=random&time=120&dim=500&runs=16"
+COMMITTEE = (
+    "activation=erf&k=2&a=2,2&teacher=2,2&gamma=1.5&noise=0&geometry=free"
+    "&start=random&time=120&dim=500&runs=16"
+)
 PLAYGROUND = {
     "trajectories": ONE_NEURON,
     "stochasticity": ONE_NEURON,
-    "escape-dimension": "p=1&gamma=0.083&noise=0&start=random&time=4&dim=10000&seed=1&size=log",
-    "escape-learning-rate": "p=1&gamma=0.083&noise=0&start=random&time=4&dim=3000&seed=1&size=log",
-    "escape-width": "p=4&gamma=0.4&noise=0&start=random&time=4&dim=3000&seed=1&size=log",
-    "second-layer": "p=4&gamma=0.2&noise=0&start=random&trained=1&time=3&dim=1000&seed=1",
+    "escape-dimension": (
+        "p=1&gamma=0.083&noise=0&start=random&time=4&dim=10000&seed=1&size=log"
+    ),
+    "escape-learning-rate": (
+        "p=1&gamma=0.083&noise=0&start=random&time=4&dim=3000&seed=1&size=log"
+    ),
+    "escape-width": (
+        "p=4&gamma=0.4&noise=0&start=random&time=4&dim=3000&seed=1&size=log"
+    ),
+    "second-layer": (
+        "p=4&gamma=0.2&noise=0&start=random&trained=1&time=3&dim=1000&seed=1"
+    ),
     "sgd-to-ode": COMMITTEE,
     "specialisation": COMMITTEE + "&x=m1&y=m2&scale=log",
     "overlap-animation": COMMITTEE + "&x=m1&y=m2",
     "schedules-plateau": COMMITTEE + "&scale=log",
-    "last-mile": "activation=relu&p=2&k=1&a=1,1&gamma=0.01&noise=0&geometry=free&start=random&time=60&scale=loglog",
+    "last-mile": (
+        "activation=relu&p=2&k=1&a=1,1&gamma=0.01&noise=0&geometry=free&start=random&time=60&scale=loglog"
+    ),
 }
-"""States of the playground with the dynamics of a figure; it has up to four neurons, erf, quadratic or ReLU."""
+"""States of the playground with the dynamics of a figure; it has up to four neurons,
+erf, quadratic or ReLU.
+"""
 
 
-BADGES = {"agrees": "success", "undecided": "warning", "differs": "danger"}
+BADGES = {"agree": "success", "undecided": "warning", "differ": "danger"}
 
 
 def badge(stored: dict[str, Any], version: str) -> str:
     """The verdict in a colour, and what the version took."""
-    return f"{{bdg-{BADGES[stored['outcome']]}}}`{stored['outcome']}` {version}, {stored['cost']}"
+    return (
+        f"{{bdg-{BADGES[stored['outcome']]}}}`{stored['outcome']}` {version},"
+        f" {stored['cost']}"
+    )
 
 
 def sentence(title: str) -> str:
@@ -66,7 +86,9 @@ def heading(group: str) -> str:
 def thumbnails(
     kept: dict[str, dict[str, Any]], verdicts: dict[str, dict[str, Any]]
 ) -> str:
-    """All pictures, group by group: two in a row where there is room, with caption, verdict and time."""
+    """All pictures, group by group: two in a row where there is room, with caption,
+    verdict and time.
+    """
     lines = []
     for group in GROUPS:
         names = [
@@ -116,7 +138,9 @@ def words(value: Any) -> str:
 
 
 def verdict(line: str) -> str:
-    """A line of the page, folded away: the claim, its checks one by one, and the note."""
+    """A line of the page, folded away: the claim, its checks one by one, and the
+    note.
+    """
     head, outcome, text = re.fullmatch(
         r"Verdict \((.*?)\): (\w+)\. (.*)", line
     ).groups()  # type: ignore[union-attr]
@@ -161,10 +185,14 @@ def settings_table(name: str, verdicts: dict[str, dict[str, Any]]) -> list[str]:
         )
         lines += [
             "",
-            f"The {version} version was recorded at seed {stored['seed']} with {made}; its data have the ",
+            (
+                f"The {version} version was recorded at seed {stored['seed']} with"
+                f" {made}; its data have the "
+            ),
         ]
         lines[-1] += (
-            f"fingerprint `{stored['data'].removeprefix('sha256:')[:16]}…` in [gallery.json](gallery.json)."
+            f"fingerprint `{stored['data'].removeprefix('sha256:')[:16]}…` in"
+            " [gallery.json](gallery.json)."
         )
     return [
         *lines,
@@ -205,7 +233,8 @@ def doors(name: str, root: Path) -> list[str]:
         )
     if name in PLAYGROUND:
         ways.append(
-            f'<a class="explore" href="{ADDRESS}#{PLAYGROUND[name]}">Open in the playground</a>'
+            f'<a class="explore" href="{ADDRESS}#{PLAYGROUND[name]}">Open in the'
+            " playground</a>"
         )
     lines = [":::{container} doors", " ".join(ways), ":::", ""] if ways else []
     told = {f"twolayer gallery run {name}": "picture, data and verdict"}
@@ -274,7 +303,8 @@ def rewrite(app: Sphinx, docname: str, source: list[str]) -> None:
         )  # the command, which stands below the picture
         below = "\n".join(settings_table(name, verdicts))
         pages.append(
-            f"(gallery-{name})=\n### {name}\n\n{details(name, root, kept, verdicts)}\n{rest}\n\n{below}\n\n"
+            f"(gallery-{name})=\n###"
+            f" {name}\n\n{details(name, root, kept, verdicts)}\n{rest}\n\n{below}\n\n"
         )
     source[0] = "".join(pages)
 

@@ -1,4 +1,6 @@
-"""The playground goes along with the site, in a folder of its own, and pages lead to it there."""
+"""The playground goes along with the site, in a folder of its own, and pages lead to it
+there.
+"""
 
 from __future__ import annotations
 

@@ -4,11 +4,10 @@
     :::{names} twolayer                   those listed in the body
     Problem SGD Overlaps
     :::
-    :::{summary}                          a table of all of them with their first sentences
-    :::{returned}                         classes that functions return, with all that they have
-    twolayer.running.support.Support
-    :::
-    :::{parts}                            classes that stand in signatures, with their first sentences
+    :::{summary}                          a table of all of them with their first
+        sentences
+    :::{parts}                            classes that stand in signatures,
+        with their first sentences
     twolayer.task.clocks.Clocks
     :::
 
@@ -32,37 +31,35 @@ from sphinx.util.docutils import SphinxDirective
 import twolayer as tl
 
 HANDMADE = {
-    "d": "The dimension d in scaling laws: ``0.2 / d``, ``2 * d**1.5``. It is a `Scaling` itself."
+    "d": (
+        "The dimension d in scaling laws: ``0.2 / d``, ``2 * d**1.5``. It is a"
+        " `Scaling` itself."
+    )
 }
 """Names whose docstring is that of their class."""
 
 
 def members_of(module: str) -> list[str]:
-    """Public names of a namespace that are no namespaces themselves."""
+    """Public names of a namespace that are no namespaces themselves, and that do not
+    stand at the top level too.
+    """
     space = importlib.import_module(module)
-    return sorted(
-        (n for n in space.__all__ if not inspect.ismodule(getattr(space, n))),
-        key=str.lower,
-    )
+    names = [n for n in space.__all__ if not inspect.ismodule(getattr(space, n))]
+    if module != "twolayer":
+        top = {id(getattr(tl, n)) for n in tl.__all__}
+        names = [n for n in names if id(getattr(space, n)) not in top]
+    return sorted(names, key=str.lower)
 
 
 @functools.cache
 def every_name() -> list[str]:
-    """All public names with their module: `twolayer.solve` and `twolayer.escape.Passage`.
+    """All public names with their module: `twolayer.solve` and
+    `twolayer.escape.Passage`.
 
-    Names of the top level that are not listed there have their entry in a namespace, or there all the same.
+    Names that stand at the top level and in a namespace have their entry at the top.
     """
-    gathered = [
-        (f"twolayer.{space}", name)
-        for space in tl.NAMESPACES
-        for name in members_of(f"twolayer.{space}")
-    ]
-    unlisted = set(tl._HOME) - {name for _, name in gathered} - set(tl.__all__)
-    top = sorted({*members_of("twolayer"), *unlisted}, key=str.lower)
-    return [
-        f"{space}.{name}"
-        for space, name in [*(("twolayer", name) for name in top), *gathered]
-    ]
+    spaces = ["twolayer", *(f"twolayer.{space}" for space in tl.NAMESPACES)]
+    return [f"{space}.{name}" for space in spaces for name in members_of(space)]
 
 
 def object_of(name: str) -> Any:
@@ -87,7 +84,9 @@ def entry(name: str) -> list[str]:
         return [f".. py:data:: {name}", "", f"   {words}", ""]
     if inspect.isclass(value):
         kind = "autoexception" if issubclass(value, BaseException) else "autoclass"
-        return [f".. {kind}:: {name}", "   :members:", *plumbing(value), ""]
+        # nobody makes a result by hand: its entry is shown without arguments
+        brackets = "()" if name.startswith("twolayer.types.") else ""
+        return [f".. {kind}:: {name}{brackets}", "   :members:", *plumbing(value), ""]
     return [f".. autofunction:: {name}", ""]
 
 
@@ -120,18 +119,6 @@ class Names(Rst):
         for name in names:
             lines += entry(f"{module}.{name}")
         return self.parsed(lines)
-
-
-class Returned(Rst):
-    has_content = True
-
-    def run(self) -> list[nodes.Node]:
-        lines = [
-            line
-            for name in self.content
-            for line in (f".. autoclass:: {name}()", "   :members:", "")
-        ]
-        return [nodes.container("", *self.parsed(lines), classes=["returned"])]
 
 
 class Parts(Rst):
@@ -171,7 +158,9 @@ class Summary(Rst):
 def referred(
     role: str, rawtext: str, text: str, *_: Any, **__: Any
 ) -> tuple[list[nodes.Node], list[Any]]:
-    """`Overlaps` in a docstring: code that `link_names` makes a link if the name is public."""
+    """`Overlaps` in a docstring: code that `link_names` makes a link if the name is
+    public.
+    """
     return [nodes.literal(rawtext, text, classes=["name"])], []
 
 
@@ -236,7 +225,9 @@ def link_papers(app: Sphinx, doctree: nodes.document) -> None:
 def find_short(
     app: Sphinx, env: Any, node: pending_xref, shown: nodes.Node
 ) -> nodes.Node | None:
-    """The entry of a type: signatures say `Clocks`, the entry is that of `twolayer.task.clocks.Clocks`."""
+    """The entry of a type: signatures say `Clocks`, the entry is that of
+    `twolayer.task.clocks.Clocks`.
+    """
     target = node.get("reftarget", "")
     if node.get("refdomain") != "py" or (
         "." in target and not target.startswith("twolayer.")
@@ -259,7 +250,9 @@ def find_short(
 def keep_colons(
     app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]
 ) -> None:
-    """The sentence of a property is no ``type: description``, for which napoleon takes it unless the type is empty."""
+    """The sentence of a property is no ``type: description``, for which napoleon takes
+    it unless the type is empty.
+    """
     if what in ("attribute", "property") and lines:
         lines[0] = f":{lines[0]}"
 
@@ -281,11 +274,11 @@ def without_bars(line: str) -> str:
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("names", Names)
     app.add_directive("summary", Summary)
-    app.add_directive("returned", Returned)
     app.add_directive("parts", Parts)
     app.connect("doctree-read", link_names)
     app.connect("doctree-read", link_papers)
-    # napoleon listens at the default priority, 500, and would have torn the sentence in two before it came here
+    # napoleon listens at the default priority, 500, and would have torn the sentence in
+    # two before it came here
     app.connect("autodoc-process-docstring", keep_colons, priority=400)
     app.connect("autodoc-process-docstring", escape_bars)
     app.connect("missing-reference", find_short)

@@ -1,4 +1,5 @@
-"""All published set-ups, paper by paper, each with where it stands there and how many numbers it holds.
+"""All published set-ups, paper by paper, each with where it stands there and how many
+numbers it holds.
 
 :::{zoo}
 :::
@@ -22,9 +23,13 @@ class Zoo(Rst):
             if setup.papers[0] != paper:
                 paper = setup.papers[0]
                 lines += ["", f"*{without_bars(str(PAPERS[paper]))}*", ""]
-            numbers = f"{len(setup.reference)} number{'s' if len(setup.reference) > 1 else ''}"
+            numbers = (
+                f"{len(setup.reference)}"
+                f" number{'s' if len(setup.reference) > 1 else ''}"
+            )
             lines += [
-                f"- ``{name}``: {without_bars(setup.title)}. {without_bars(setup.place)}; {numbers}."
+                f"- ``{name}``: {without_bars(setup.title)}."
+                f" {without_bars(setup.place)}; {numbers}."
             ]
         return self.parsed(lines)
 

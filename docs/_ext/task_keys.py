@@ -1,4 +1,5 @@
-"""The tables of a task file, written from their schema; what a key means is told by the docstring of what it becomes.
+"""The tables of a task file, written from their schema; what a key means is told by the
+docstring of what it becomes.
 
 :::{task-keys} problem
 :::
@@ -32,34 +33,80 @@ TABLES: dict[str, tuple[type[taskfile.Table], tuple[Any, ...]]] = {
 """Tables of a file, and whose parameters their keys are."""
 
 WORDS = {
-    "problem.target": 'A formula in z1, z2, … (``"z1 + z1*z2"``), or the arguments of a `Teacher`: '
-    '``{ teacher = "erf", k = 2, weights = [1.0, 1.0] }``, where ``teacher`` is its activation.',
-    "problem.activation": 'A name (``"erf"``, ``"relu"``, ``"He3"``) or a formula in z (``"tanh(z + 0.7)"``).',
-    "problem.directions": "k, where the target has more directions than its formula uses.",
-    "problem.inputs": "The law of the inputs, by the arguments of a maker of `Inputs` and its name as ``kind``: "
-    '``{ kind = "blocks", variances = [2.0, 0.5], fractions = [0.2, 0.8] }``, '
-    '``{ kind = "power_law", exponent = 1.5, dim = 1000 }``; N(0, I) by default.',
-    "algorithm.lr": 'Raw step on w with the batch-mean loss, a number or a law in d: ``"0.2/d"``; with a schedule, '
-    'such as ``"0.2/d * cosine(horizon=5)"``, it changes along the run.',
-    "algorithm.batch": 'Samples per step n_b, a number or a law in d: ``"2*d**1.5"``; it may have a schedule too.',
-    "algorithm.dataset": 'How many samples are fixed, a number or a law in d: ``"3*d"``. Batches are drawn from them; '
-    "without it every sample is new.",
-    "algorithm.rule": 'What is made of gradients: ``"clip(0.25)"`` or another function of ``tl.rules``, as text.',
+    "problem.target": (
+        'A formula in z1, z2, … (``"z1 + z1*z2"``), or the arguments of a `Teacher`:'
+        ' ``{ teacher = "erf", k = 2, weights = [1.0, 1.0] }``, where ``teacher`` is'
+        " its activation."
+    ),
+    "problem.activation": (
+        'A name (``"erf"``, ``"relu"``, ``"He3"``) or a formula in z (``"tanh(z +'
+        ' 0.7)"``).'
+    ),
+    "problem.directions": (
+        "k, where the target has more directions than its formula uses."
+    ),
+    "problem.inputs": (
+        "The law of the inputs, by the arguments of a maker of `Inputs` and its name as"
+        ' ``kind``: ``{ kind = "blocks", variances = [2.0, 0.5], fractions = [0.2, 0.8]'
+        ' }``, ``{ kind = "power_law", exponent = 1.5, dim = 1000 }``; N(0, I) by'
+        " default."
+    ),
+    "algorithm.lr": (
+        'Raw step on w with the batch-mean loss, a number or a law in d: ``"0.2/d"``;'
+        ' with a schedule, such as ``"0.2/d * cosine(horizon=5)"``, it changes along'
+        " the run."
+    ),
+    "algorithm.batch": (
+        'Samples per step n_b, a number or a law in d: ``"2*d**1.5"``; it may have a'
+        " schedule too."
+    ),
+    "algorithm.dataset": (
+        'How many samples are fixed, a number or a law in d: ``"3*d"``. Batches are'
+        " drawn from them; without it every sample is new."
+    ),
+    "algorithm.rule": (
+        'What is made of gradients: ``"clip(0.25)"`` or another function of'
+        " ``tl.rules``, as text."
+    ),
     "algorithm.train_first_layer": "Whether W moves.",
-    "algorithm.train_second_layer": "Whether a moves too, by the step (second_lr/p) mean_ν e^ν σ(λ^ν).",
-    "run.time": "End of the run in time t = lr·step/p, or a list of save points; or ``steps``, or ``alpha``.",
+    "algorithm.train_second_layer": (
+        "Whether a moves too, by the step (second_lr/p) mean_ν e^ν σ(λ^ν)."
+    ),
+    "run.time": (
+        "End of the run in time t = lr·step/p, or a list of save points; or ``steps``,"
+        " or ``alpha``."
+    ),
     "run.steps": "The same in steps.",
     "run.alpha": "The same in samples/d.",
-    "start.random": "The law of a random start at ``run.dim``: ``sphere``, ``hemisphere`` or ``gaussian``.",
+    "start.random": (
+        "The law of a random start at ``run.dim``: ``sphere``, ``hemisphere`` or"
+        " ``gaussian``."
+    ),
     "start.seed": "Which random start: as of `Overlaps.random`.",
-    "start.Q": "Overlaps between the neurons, p × p; together with M, instead of a random start.",
+    "start.Q": (
+        "Overlaps between the neurons, p × p; together with M, instead of a random"
+        " start."
+    ),
     "start.M": "Overlaps with the target directions, p × k.",
-    "start.blocks": "``Q``, ``M`` and ``P`` in the blocks of the inputs, as of `Overlaps.in_blocks`.",
-    "run.dim": "The dimension d. Needed by methods at finite dimension and by random starts.",
-    "run.methods": "Names of methods, such as ``ode`` and ``chain``; all that apply if it is left out.",
+    "start.blocks": (
+        "``Q``, ``M`` and ``P`` in the blocks of the inputs, as of"
+        " `Overlaps.in_blocks`."
+    ),
+    "run.dim": (
+        "The dimension d. Needed by methods at finite dimension and by random starts."
+    ),
+    "run.methods": (
+        "Names of methods, such as ``ode`` and ``chain``; all that apply if it is left"
+        " out."
+    ),
     "until.value": "The level.",
-    "stages.algorithm": "Keys of the algorithm that this stage changes, as ``algorithm.lr``.",
-    "stages.problem": "Keys of the problem that this stage changes: another target over the same directions, or noise.",
+    "stages.algorithm": (
+        "Keys of the algorithm that this stage changes, as ``algorithm.lr``."
+    ),
+    "stages.problem": (
+        "Keys of the problem that this stage changes: another target over the same"
+        " directions, or noise."
+    ),
 }
 """Keys that are no parameters, or whose parameters go without words."""
 
@@ -75,7 +122,9 @@ KINDS = {
 
 
 def parameters(value: Any) -> dict[str, str]:
-    """The parameters of a docstring of numpy's form, each with its description on one line."""
+    """The parameters of a docstring of numpy's form, each with its description on one
+    line.
+    """
     section = re.search(
         r"Parameters\n-+\n(.*?)(\n\n\w+\n-+\n|\Z)",
         inspect.getdoc(value) or "",
@@ -132,7 +181,8 @@ def meaning(table: str, key: str) -> str:
     )
     if not text:
         LOGGER.warning(
-            "nothing says what %s.%s means: document the parameter, or enter it in WORDS",
+            "nothing says what %s.%s means: document the parameter, or enter it in"
+            " WORDS",
             table,
             key,
         )

@@ -222,8 +222,8 @@ export class See {
     chip("leap", String(found["leap"] ?? "∞"), "largest jump of the leap chain");
     chip("chain", chain(found["chain"]), "orders at which directions appear");
     chip("generative", chain(found["generative_chain"]), "the same with any function of the label, as with reused data");
-    const stairs = (steps: (number | null)[]): string => steps.map((step) => step ?? "never").join(", ");
-    chip("staircase", `${stairs(found["staircase"])}${JSON.stringify(found["staircase"]) === JSON.stringify(found["staircase_reused"]) ? "" : ` (reused ${stairs(found["staircase_reused"])})`}`, "giant step at which each direction is learned");
+    const stairs = (steps: (number | null)[] | null): string => steps?.map((step) => step ?? "never").join(", ") ?? "not known";
+    chip("staircase", `${stairs(found["staircase"])}${JSON.stringify(found["staircase"]) === JSON.stringify(found["staircase_reused"]) ? "" : ` (reused ${stairs(found["staircase_reused"])})`}`, found["staircase_unknown"] ?? "giant step at which each direction is learned");
   }
 
   showMethods(methods: readonly string[], reasons: Readonly<Record<string, string>>): void {
