@@ -222,17 +222,24 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def _load(name: str) -> Any:
+    keywords = importlib.import_module("twolayer.numerics.keywords")
     if name in NAMESPACES:
         importlib.import_module("twolayer.numerics.compilation").expect()
-        return importlib.import_module(f"twolayer.{name}")
+        namespace = importlib.import_module(f"twolayer.{name}")
+        keywords.explained_names(namespace.__name__)
+        return namespace
     if name not in _HOME:
         raise AttributeError(f"module 'twolayer' has no attribute {name!r}")
     importlib.import_module("twolayer.numerics.compilation").expect()
-    value = globals()[name] = getattr(
-        importlib.import_module(f"twolayer.{_HOME[name]}"), name
-    )
+    home = importlib.import_module(f"twolayer.{_HOME[name]}")
+    value = globals()[name] = keywords.explained(getattr(home, name))
     return value
+
+
+if not TYPE_CHECKING:
+    # A type checker that sees it takes every misspelled name for one of these.
+    __getattr__ = _load
 
 
 def __dir__() -> list[str]:

@@ -63,6 +63,7 @@ from twolayer.numerics.errors import (
     positive_integer,
     require,
 )
+from twolayer.numerics.keywords import explained_names
 from twolayer.numerics.tracing import traced
 from twolayer.numerics.types import Number, Real
 from twolayer.numerics.wishart import GramFactor
@@ -718,3 +719,7 @@ def chain_step(problem: Problem, algorithm: SGD, dim: int) -> ChainStep:
         inverse,
         problem.a(),
     )
+
+
+# here, because the methods import this module before a user does
+explained_names(__name__)

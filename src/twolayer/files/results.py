@@ -6,6 +6,7 @@ import math
 import os
 import zlib
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -84,7 +85,7 @@ def _in_memory(data: xr.Dataset | xr.DataTree) -> memoryview:
     return data.to_netcdf(engine="h5netcdf")
 
 
-def load(path: str | os.PathLike[str]) -> xr.Dataset | Comparison:
+def load(path: str | os.PathLike[str]) -> Any:
     """Read a result back: a Dataset from `solve`, a Comparison from `compare`, what a
     store of `sweep` holds so far.
 
@@ -92,6 +93,12 @@ def load(path: str | os.PathLike[str]) -> xr.Dataset | Comparison:
     ----------
     path : str or path
         A ``.nc`` file or a ``.zarr`` store.
+
+    Returns
+    -------
+    xarray.Dataset or Comparison
+        What the file holds. Only the file knows which of the two, so that type checkers
+        are told nothing: a union would ask every caller to rule out the other one.
 
     Examples
     --------

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -41,6 +41,9 @@ NAMED: Mapping[str, Activation] = _REGISTRY
 """Activations by name."""
 HERMITE = re.compile(r"(He|h)([1-9]\d?)")
 
+
+OwnFunction = TypeVar("OwnFunction", bound=ArrayFunction)
+"""The function that a user registers, whose own type the decorator keeps."""
 
 ActivationLike: TypeAlias = "str | ArrayFunction | Activation"
 """A registered name or a formula in z, a JAX function, or an activation."""
@@ -302,7 +305,7 @@ def register_activation(
     name: str,
     kinks: Sequence[float] | None = None,
     family: tuple[Any, ...] | None = None,
-) -> Callable[[ArrayFunction], ArrayFunction]:
+) -> Callable[[OwnFunction], OwnFunction]:
     """Decorator: make an elementwise JAX function available by name, in Python, files
     and flags.
 
@@ -339,7 +342,7 @@ def register_activation(
     if family is not None:
         expect(tuple, "family", family)
 
-    def decorate(function: ArrayFunction) -> ArrayFunction:
+    def decorate(function: OwnFunction) -> OwnFunction:
         key = ("registered", name, function, given, family)
         _REGISTRY[name] = _checked(name, function, given, None, key, True, family)
         return function

@@ -26,6 +26,7 @@ from twolayer.gallery.shared.registry import (
     run,
     write,
 )
+from twolayer.numerics.keywords import explained_names
 
 __all__ = [
     "Check",
@@ -39,3 +40,6 @@ __all__ = [
     "run",
     "write",
 ]
+
+# also where the package is imported by another of its rooms first
+explained_names(__name__)

@@ -31,6 +31,7 @@ from twolayer.loops.runge_kutta import (
     watched_at,
 )
 from twolayer.numerics.arguments import Notes
+from twolayer.numerics.errors import outside
 from twolayer.numerics.types import Real, Tree
 from twolayer.task.method import Evolution, Measure, Snapshot, Task
 
@@ -318,7 +319,7 @@ class Integration(Pace):
         warnings.warn(
             f"This run will take about {minutes:.1g} min: {motion.expensive(track)}.",
             CostWarning,
-            stacklevel=2,
+            stacklevel=outside(),
         )
 
     @property

@@ -8,6 +8,7 @@ import difflib
 import math
 import operator
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -22,6 +23,7 @@ __all__ = [
     "RunFailed",
     "closest",
     "expect",
+    "outside",
     "reject",
     "require",
     "short",
@@ -339,6 +341,18 @@ def failed(argument: str, name: str, accepted: str, error: Exception) -> InputEr
     else:
         why = f"{name} failed: {error}"
     return InputError(f"Argument `{argument}` must be {accepted}, but {why}")
+
+
+def outside() -> int:
+    """The ``stacklevel`` at which a warning names the line of the user who called the
+    package, however many of its functions stand in between.
+    """
+    level = 1
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("twolayer."):
+        frame = frame.f_back
+        level += 1
+    return level
 
 
 def closest(word: str, known: Iterable[str]) -> str:

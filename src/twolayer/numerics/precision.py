@@ -7,6 +7,7 @@ without it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
@@ -30,4 +31,12 @@ def _double() -> Iterator[None]:
 
 def float64(function: Callable[P, R]) -> Callable[P, R]:
     """Run the function with 64-bit JAX types enabled."""
-    return _double()(function)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **options: P.kwargs) -> R:
+        # not as a decorator of contextlib, whose frame would end the search for the
+        # line of the user that a warning names
+        with _double():
+            return function(*args, **options)
+
+    return call

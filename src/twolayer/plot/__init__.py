@@ -1,5 +1,6 @@
 """Figures: every result has one."""
 
+from twolayer.numerics.keywords import explained_names
 from twolayer.plot.averages import moments
 from twolayer.plot.best_possible import (
     best_line,
@@ -42,3 +43,6 @@ __all__ = [
     "trajectory",
     "weak_recovery",
 ]
+
+# also where the package is imported by another of its rooms first
+explained_names(__name__)

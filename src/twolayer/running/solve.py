@@ -27,6 +27,7 @@ from twolayer.numerics.errors import (
     RunFailed,
     choice,
     expect,
+    outside,
     positive_integer,
     reject,
 )
@@ -349,7 +350,7 @@ def make_task(
             " points mean little; use an activation that grows no faster than"
             " linearly.",
             HeavyTailWarning,
-            stacklevel=4,  # through make_task, solve and its decorator to the caller
+            stacklevel=outside(),
         )
     dim = method.dimension or start.dim
     if (
@@ -423,7 +424,7 @@ def told(task: Task, method: Method, record: Record, throw: bool) -> xr.Dataset:
                 f" {testimony.samples} samples contradicts this average, and the result"
                 " should not be trusted: please report it.",
                 WitnessWarning,
-                stacklevel=5,  # through told, finish, solve and its decorator
+                stacklevel=outside(),
             )
     met = set(dataset.outcome.values.tolist())  # comparing word by word takes long
     if Outcome.MAX_STEPS in met and throw:
@@ -439,7 +440,7 @@ def told(task: Task, method: Method, record: Record, throw: bool) -> xr.Dataset:
             f"{int(lost.sum())} of {task.seeds} runs diverged, the first at {step}time"
             f" {first:.4g}: {advice_on(record, Outcome.DIVERGED, task.algorithm)}.",
             DivergenceWarning,
-            stacklevel=5,  # through told, finish, solve and its decorator to the caller
+            stacklevel=outside(),
         )
     if Outcome.NOT_FINITE in met:
         stray = dataset.outcome.values == Outcome.NOT_FINITE
@@ -447,7 +448,7 @@ def told(task: Task, method: Method, record: Record, throw: bool) -> xr.Dataset:
             f"{int(stray.sum())} of {task.seeds} runs hold numbers that are not finite:"
             f" {Outcome.ADVICE[Outcome.NOT_FINITE]}.",
             DivergenceWarning,
-            stacklevel=5,  # as above
+            stacklevel=outside(),
         )
     error = float(record.notes.get("engine_error", 0.0))
     if error > method.largest_error:
@@ -456,6 +457,6 @@ def told(task: Task, method: Method, record: Record, throw: bool) -> xr.Dataset:
             f" error of {error:.1g}, more than the {method.largest_error:.1g} asked"
             f" for{method.mending}.",
             AccuracyWarning,
-            stacklevel=5,  # as above
+            stacklevel=outside(),
         )
     return dataset

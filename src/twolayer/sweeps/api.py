@@ -25,6 +25,7 @@ from twolayer.numerics.errors import (
     expect,
     finite_number,
     flag,
+    outside,
     positive_integer,
     reject,
 )
@@ -333,7 +334,7 @@ def sweep(
         warnings.warn(
             f"{len(failures)} cells failed, the first at {where}: {first['error']}",
             SweepWarning,
-            stacklevel=3,
+            stacklevel=outside(),
         )
     stray = (
         int((result.outcome == Outcome.NOT_FINITE).sum()) if "outcome" in result else 0
@@ -343,7 +344,7 @@ def sweep(
         warnings.warn(
             f"{stray} runs hold numbers that are not finite: {advice}.",
             SweepWarning,
-            stacklevel=3,
+            stacklevel=outside(),
         )
     return result
 

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -45,6 +45,9 @@ __all__ = ["Loss", "register_loss"]
 
 LossFunction: TypeAlias = Callable[[Any, Any], Any]
 """A function of labels y and outputs f, elementwise, of NumPy or JAX."""
+
+OwnLoss = TypeVar("OwnLoss", bound=LossFunction)
+"""The residual that a user registers, whose own type the decorator keeps."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +234,7 @@ def register_loss(
     kinks: Sequence[float] = (),
     margin: bool = False,
     value: LossFunction | None = None,
-) -> Callable[[LossFunction], LossFunction]:
+) -> Callable[[OwnLoss], OwnLoss]:
     """Decorator: add a loss by its residual e(y, f) = −∂ℓ/∂f, or replace one that was
     added under the same name.
 
@@ -266,7 +269,7 @@ def register_loss(
         )
     places, margin = finite_numbers("kinks", kinks), flag("margin", margin)
 
-    def decorate(residual: LossFunction) -> LossFunction:
+    def decorate(residual: OwnLoss) -> OwnLoss:
         for function in (residual, value):
             if function is not None:
                 _check(name, function)

@@ -21,6 +21,7 @@ import numpy as np
 
 from twolayer.numerics.arguments import End, Json, Notes, Save
 from twolayer.numerics.errors import choice, finite_number, reject
+from twolayer.numerics.keywords import explained
 from twolayer.task.algorithm import SGD
 from twolayer.task.clocks import Clocks, save_steps, save_times
 from twolayer.task.inputs import Inputs
@@ -396,12 +397,12 @@ class Evolution(abc.ABC):
         """State at the first save point."""
 
     @abc.abstractmethod
-    def snapshot(self, state: object) -> Snapshot | Measure:
+    def snapshot(self, state: Any) -> Snapshot | Measure:
         """Overlaps of a ``state``, as one save point."""
 
     @abc.abstractmethod
     def advance(
-        self, state: object, first: int, tick: Callable[[float], None]
+        self, state: Any, first: int, tick: Callable[[float], None]
     ) -> tuple[Any, Snapshot | Measure]:
         """Go on with a ``state`` from save point number ``first``: the new state, and
         snapshots of the points passed.
@@ -410,12 +411,12 @@ class Evolution(abc.ABC):
         """
 
     @abc.abstractmethod
-    def stopped(self, state: object) -> tuple[np.ndarray, np.ndarray]:
+    def stopped(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
         """Per seed of a ``state``, the outcome code (0 while running) and where on the
         clock it stopped.
         """
 
-    def left(self, state: object) -> Any:
+    def left(self, state: Any) -> Any:
         """What the next stage needs to know of a ``state`` beyond the overlaps; None
         where they say everything.
         """
@@ -438,7 +439,7 @@ class Accountable(Evolution):
     """A method set up for one run that can be asked what averages it relies on."""
 
     @abc.abstractmethod
-    def claims(self, state: object) -> list[Stand]:
+    def claims(self, state: Any) -> list[Stand]:
         """What the run relied on at its start and at its end, the ``state``, beside
         the risk.
         """
@@ -677,7 +678,7 @@ def register_method(cls: type[Registered]) -> type[Registered]:
         reject("cls", cls, "a subclass of Method")
     word = cls.__name__.lower()
     if word not in HOMES:
-        METHODS.own[word] = cls
+        METHODS.own[word] = explained(cls)
     elif cls.__module__ != f"twolayer.methods.{HOMES[word][0]}":
         reject(
             "cls",

@@ -30,7 +30,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -131,6 +131,9 @@ class Sight(NamedTuple):
 
 
 Push: TypeAlias = "Callable[[Sight], Real]"
+
+OwnPush = TypeVar("OwnPush", bound="Callable[[Sight], Real]")
+"""The ĝ that a user registers, whose own type the decorator keeps."""
 
 
 @dataclass(frozen=True)
@@ -639,7 +642,7 @@ def register_rule(
     sizes: bool = False,
     products: bool = False,
     random: bool = False,
-) -> Callable[[Push], Push]:
+) -> Callable[[OwnPush], OwnPush]:
     """Decorator: add a rule by its ĝ, a function of a `Sight`, or replace one that was
     added under the same name.
 
@@ -672,7 +675,7 @@ def register_rule(
         flag("products", products),
     )
 
-    def decorate(push: Push) -> Push:
+    def decorate(push: OwnPush) -> OwnPush:
         _OWN[name] = Rule(name, (), push, places, sizes, products, draws=random)
         return push
 
