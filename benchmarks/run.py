@@ -577,7 +577,12 @@ def growth() -> list[dict[str, Any]]:
         )
 
     def dmft(steps: int) -> float:
-        return run(AUTHORS[0], AUTHORS[1], tl.DMFT(tolerance=1.0), steps=steps)
+        return run(
+            AUTHORS[0],
+            AUTHORS[1],
+            tl.DMFT(tl.Averages(accuracy=1.0)),
+            steps=steps,
+        )
 
     def on_cores(cores: int) -> float:
         every = os.sched_getaffinity(0)
@@ -711,12 +716,12 @@ def run_precision() -> list[dict[str, Any]]:
             "risk",
             tanh,
             tl.SGD(0.5 / d),
-            [tl.ODE(accuracy=10.0**-n) for n in (2, 3, 4, 5)],
+            [tl.ODE(tl.Averages(accuracy=10.0**-n)) for n in (2, 3, 4, 5)],
             {"time": 5},
         )
     ]
     points = [
-        tl.DMFT(log2_points=n, max_log2_points=n, tolerance=1.0)
+        tl.DMFT(max_log2_points=n, averages=tl.Averages(points=2**n, accuracy=1.0))
         for n in (10, 12, 14, 16)
     ]
     knobs += [("DMFT", "M", *AUTHORS, points, {"steps": 6})]

@@ -73,7 +73,7 @@ def dmft() -> None:
     tl.solve(
         tl.Problem("z1", "tanh"),
         reused,
-        tl.DMFT(tolerance=0.5),
+        tl.DMFT(tl.Averages(accuracy=0.5)),
         tl.Overlaps([[1.0]], [[0.1]]),
         steps=2,
     )

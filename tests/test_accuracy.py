@@ -6,6 +6,7 @@ import io
 import json
 import sys
 import time as wall
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ from twolayer import d
 from twolayer.loops import windows
 from twolayer.loops.host_loop import follow
 from twolayer.running import progress
+from twolayer.running.dataset import method_of
 from twolayer.running.progress import Silent
 from twolayer.running.solve import make_task
 
@@ -57,8 +59,8 @@ def test_averages_are_as_fine_as_the_worst_start_needs() -> None:
 def test_the_integrator_does_not_chase_the_noise_of_sampled_averages() -> None:
     """At few points a tolerance below their noise costs several times the steps, and changes nothing."""
     usual, chasing = (
-        followed(tl.ODE(log2_points=10)),
-        followed(tl.ODE(log2_points=10, rtol=1e-6)),
+        followed(tl.ODE(averages=tl.Averages(points=2**10))),
+        followed(tl.ODE(rtol=1e-6, averages=tl.Averages(points=2**10))),
     )
     assert usual.pace.evaluations < 0.4 * chasing.pace.evaluations
     assert float(usual.pace.control.rtol) == tl.ODE().accuracy / 5
@@ -68,7 +70,7 @@ def test_the_integrator_does_not_chase_the_noise_of_sampled_averages() -> None:
 
 @pytest.mark.long
 def test_an_error_larger_than_asked_for_is_told() -> None:
-    coarse = tl.ODE(log2_points=6)
+    coarse = tl.ODE(averages=tl.Averages(points=2**6))
     with pytest.warns(
         tl.errors.AccuracyWarning,
         match=r"leave an error of 0\.001, more than the 0\.0001.*log2_points \(now 6\)",
@@ -78,17 +80,34 @@ def test_an_error_larger_than_asked_for_is_told() -> None:
     assert notes["engine_error"] > 1e-4
     with pytest.warns(tl.errors.AccuracyWarning, match=r"raise effort \(now 0\)"):
         tl.solve(
-            SAMPLED, FREE, tl.ODE(effort=0, accuracy=1e-8), START, time=0.1, save=1
+            SAMPLED,
+            FREE,
+            tl.ODE(averages=tl.Averages(effort=0, accuracy=1e-8)),
+            START,
+            time=0.1,
+            save=1,
         )
     tl.solve(
-        SAMPLED, FREE, tl.ODE(log2_points=6, accuracy=0.01), START, time=2, save=2
+        SAMPLED,
+        FREE,
+        tl.ODE(averages=tl.Averages(points=2**6, accuracy=0.01)),
+        START,
+        time=2,
+        save=2,
     )  # no warning: it was accepted
 
 
 @pytest.mark.slow
 def test_effort_buys_accuracy() -> None:
     """Points are added until the accuracy is reached: then no warning is given."""
-    result = tl.solve(SAMPLED, FREE, tl.ODE(accuracy=3e-5), START, time=2, save=2)
+    result = tl.solve(
+        SAMPLED,
+        FREE,
+        tl.ODE(averages=tl.Averages(accuracy=3e-5)),
+        START,
+        time=2,
+        save=2,
+    )
     assert json.loads(result.attrs["notes"])["engine_error"] < 3e-5
 
 
@@ -101,7 +120,12 @@ def test_what_takes_long_is_told_with_a_reason(monkeypatch: pytest.MonkeyPatch) 
         match=r"will take about .* min: averages by .*Sobol.* take .* s each",
     ) as caught:
         tl.solve(
-            SAMPLED, FREE, tl.ODE(log2_points=6, accuracy=0.01), START, time=2, save=2
+            SAMPLED,
+            FREE,
+            tl.ODE(averages=tl.Averages(points=2**6, accuracy=0.01)),
+            START,
+            time=2,
+            save=2,
         )
     assert (
         sum(w.category is tl.errors.CostWarning for w in caught) == 1
@@ -184,10 +208,94 @@ def test_sampled_overlaps_come_with_their_error() -> None:
     problem = tl.Problem("sign(z1*z2*z3) + He4(z1)", "erf", second_layer=[1.0])
     algorithm = tl.SGD(lr=4, batch=4 * tl.d, geometry="projected")
     start = tl.Overlaps([[1.0]], [[0.0, 0.0, 0.0]])
-    method = tl.GiantSteps(log2_points=12, accuracy=0.1)
+    method = tl.GiantSteps(averages=tl.Averages(points=2**12, accuracy=0.1))
     result = tl.solve(problem, algorithm, method, start, steps=1)
     notes, wrong = json.loads(result.attrs["notes"]), float(abs(result.M).max())
     assert (
         wrong > 1e-3 > 10 * notes["engine_error"]
     )  # a case in which the error of the risk does not tell it
     assert notes["overlap_error"] > wrong / 3
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ({"name": "ode", "engine": "sobol", "accuracy": 1e-3, "effort": 2.0, "rtol": 1e-6, "log2_points": 12, "max_steps": 9},
+         tl.ODE(tl.Averages("sobol", 1e-3, 2.0, 2**12), rtol=1e-6, max_steps=9)),
+        ({"name": "ode", "engine": "auto", "accuracy": 1e-4, "effort": 1.0, "rtol": None, "log2_points": None, "max_steps": 100_000}, tl.ODE()),
+        ({"name": "sde", "dim": 50, "dt": 0.01, "tolerance": 0.1}, tl.SDE(50, averages=tl.Averages(accuracy=0.1))),
+        ({"name": "map", "dim": 50, "without": ["norm"], "engine": "auto", "accuracy": 1e-2, "effort": 1.0, "log2_points": None},
+         tl.Map(50, ("norm",), tl.Averages(accuracy=1e-2))),
+        ({"name": "population", "flow": True, "engine": "auto", "rtol": None, "tolerance": 1e-8, "log2_points": 18, "max_steps": 7},
+         tl.Population(True, tl.Averages(accuracy=1e-6), max_steps=7)),
+        ({"name": "meanfield", "dim": "inf", "rtol": 1e-7, "tolerance": 1e-4, "log2_points": 10},
+         tl.MeanField(averages=tl.Averages(accuracy=1e-2, points=2**10))),
+        ({"name": "dmft", "log2_points": 9, "replicates": 2, "tolerance": 0.1, "max_log2_points": 17, "points": "sobol", "responses": False},
+         tl.DMFT(tl.Averages(accuracy=0.1, points=2**9), replicates=2)),
+        ({"name": "chain", "dim": 50, "batch_sums": "auto", "engine": "jax"}, tl.Chain(50, engine="jax")),
+    ],
+    ids=lambda x: x["name"] if isinstance(x, dict) else "",
+)  # fmt: skip
+def test_results_of_before_know_their_accuracy(
+    before: dict[str, Any], now: Any
+) -> None:
+    """Descriptions with the knobs that methods had before `Averages`, and those of today."""
+    assert method_of(before) == now
+    assert method_of(json.loads(json.dumps(now.describe()))) == now
+
+
+CLOSED = tl.Problem("z1", "linear")
+FROM = tl.Overlaps([[1.0]], [[0.1]])
+
+
+def test_a_result_of_before_loads_and_runs_again(tmp_path: Path) -> None:
+    method = tl.ODE(tl.Averages(accuracy=1e-3))
+    run = tl.solve(CLOSED, FREE, method, FROM, time=0.2, save=2)
+    description = json.loads(run.attrs["description"])
+    knobs = description["method"]
+    assert knobs.pop("averages") == {"accuracy": 1e-3}
+    knobs |= {"engine": "auto", "accuracy": 1e-3, "effort": 1.0, "log2_points": None}
+    before = run.assign_attrs(description=json.dumps(description))
+    again = tl.rerun(tl.load(tl.save(before, tmp_path / "old.nc")))
+    assert again.M.equals(run.M)
+    assert again.attrs["description"] == run.attrs["description"]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: tl.SDE(9, averages=tl.Averages("sobol")), ["`averages` of SDE has no `engine`", "'accuracy'"]),
+        (lambda: tl.MeanField(averages=tl.Averages(effort=2)), ["of MeanField has no `effort`"]),
+        (lambda: tl.Population(averages=tl.Averages(effort=2)), ["of Population has no `effort`"]),
+        (lambda: tl.ODE(1e-5), ["`averages` must be Averages", "1e-05"]),
+        (lambda: tl.ODE({"acuracy": 1e-5}), ["`averages`", "did you mean 'accuracy'"]),
+        (lambda: tl.ODE(accuracy=1e-5), ["ODE has no argument `accuracy`"]),
+        (lambda: tl.Averages(points=1000), ["`points`", "a power of two"]),
+        (lambda: tl.Averages(accuracy=0.0), ["`accuracy`", "1e-10"]),
+        (lambda: tl.Averages(effort=float("nan")), ["`effort`"]),
+        (lambda: tl.moments(SAMPLED, START, averages=tl.Averages(effort=2)), ["of moments has no `effort`"]),
+    ],
+)  # fmt: skip
+def test_what_a_method_cannot_use_is_refused(make: Any, words: list[str]) -> None:
+    with pytest.raises(tl.InputError) as caught:
+        make()
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_accuracy_can_be_swept() -> None:
+    over = {"method.averages.accuracy": [1e-3, 1e-2]}
+    result = tl.sweep(
+        CLOSED, FREE, tl.ODE(), over, start=FROM, time=0.1, save=1, seeds=1
+    )
+    assert result["method.averages.accuracy"].values.tolist() == [1e-3, 1e-2]
+    with pytest.raises(
+        tl.InputError, match="`accuracy` must be a number from 1e-10 on"
+    ):
+        tl.sweep(
+            CLOSED,
+            FREE,
+            tl.ODE(),
+            {"method.averages.accuracy": [0.0]},
+            start=FROM,
+            time=0.1,
+        )

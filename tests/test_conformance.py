@@ -86,7 +86,9 @@ def beginning(noise: float) -> xr.Dataset:
     )
 
 
-CHEAP: dict[str, dict[str, Any]] = {"dmft": {"log2_points": 9, "tolerance": 0.1}}
+CHEAP: dict[str, dict[str, Any]] = {
+    "dmft": {"averages": tl.Averages(accuracy=0.1, points=2**9)}
+}
 
 
 def build(word: str) -> tl.extend.Method:

@@ -159,7 +159,7 @@ PROBLEM = tl.Problem("z1 + z2", "relu", width=2)
         (lambda: tl.Until("risk", -1.0), ["`value`", "-1.0"]),
         (lambda: tl.Chain(dim=0), ["`dim`", "0"]),
         (lambda: tl.Chain(dim=10, batch_sums="fast"), ["`batch_sums`", "'fast'"]),
-        (lambda: tl.ODE(engine="magic"), ["`engine`", "'magic'"]),
+        (lambda: tl.ODE(averages=tl.Averages(engine="magic")), ["`engine`", "'magic'"]),
         (lambda: tl.ODE(rtol=0.0), ["`rtol`", "0.0"]),
         (lambda: tl.extend.register_loss("no good"), ["`name`", "identifier"]),
     ],

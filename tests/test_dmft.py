@@ -35,10 +35,10 @@ def solved(
     problem: tl.Problem, algorithm: tl.SGD, start: tl.Overlaps, steps: int, **knobs: Any
 ) -> xr.Dataset:
     """With a number of points that does not adapt, unless asked to."""
-    knobs = {"log2_points": 13, "max_log2_points": 4, "tolerance": 1.0, **knobs}
-    return tl.solve(
-        problem, algorithm, tl.DMFT(**knobs), start, steps=steps, save=steps
-    )
+    knobs = {"log2_points": 13, "max_log2_points": 4, **knobs}
+    averages = tl.Averages(points=2 ** knobs.pop("log2_points"), accuracy=1.0)
+    method = tl.DMFT(averages, **knobs)
+    return tl.solve(problem, algorithm, method, start, steps=steps, save=steps)
 
 
 # linear students: every average is known
@@ -880,7 +880,12 @@ def test_a_hundred_steps_of_rectifiers_and_simulations_agree() -> None:
     problem = tl.Problem(MIXED, "relu", width=2, second_layer=[1.5, -1.0], noise=0.1)
     algorithm = tl.SGD(lr=0.8, batch=2 * d, dataset=2 * d)
     theory = tl.solve(
-        problem, algorithm, tl.DMFT(13, tolerance=0.01), APART, steps=100, save=10
+        problem,
+        algorithm,
+        tl.DMFT(averages=tl.Averages(points=2**13, accuracy=0.01)),
+        APART,
+        steps=100,
+        save=10,
     )
     runs = tl.solve(
         problem, algorithm, tl.Vectors(300), APART, steps=100, save=10, seeds=24
@@ -966,9 +971,15 @@ def test_the_basis_stays_orthonormal_and_what_is_not_new_adds_nothing() -> None:
 def test_a_long_run_keeps_its_orthonormal_basis() -> None:
     """Sixty visits, the later pushes almost combinations of the earlier: few directions, no loss of digits."""
     task = make_task(
-        SMOOTH.replace(activation="erf"), FULL, tl.DMFT(9, 1), START, steps=60
+        SMOOTH.replace(activation="erf"),
+        FULL,
+        tl.DMFT(1, averages=tl.Averages(points=2**9)),
+        START,
+        steps=60,
     )
-    evolution = method.DMFTEvolution(task, tl.DMFT(9, 1))
+    evolution = method.DMFTEvolution(
+        task, tl.DMFT(1, averages=tl.Averages(points=2**9))
+    )
     evolution.advance(None, 0, lambda _: None)
     (one,) = evolution.ensembles[0].replicates
     U = np.asarray(one.basis.U)[: int(one.basis.size)]
@@ -1056,7 +1067,9 @@ def test_cost_and_size_grow_as_they_say() -> None:
     assert dmft.footprint(longer) - dmft.footprint(task) == pytest.approx(
         64 * 8 * 2**14 * 4, rel=0.01
     )
-    assert tl.DMFT(16).cost(task) == pytest.approx(4 * dmft.cost(task))
+    assert tl.DMFT(averages=tl.Averages(points=2**16)).cost(task) == pytest.approx(
+        4 * dmft.cost(task)
+    )
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from twolayer import d
 
 PROBLEM = tl.Problem("z1", "relu", second_layer=[1.0])
 ALGORITHM = tl.SGD(lr=0.5, batch=4 * d, dataset=4 * d)
-QUICK = tl.DMFT(log2_points=9, replicates=1)
+QUICK = tl.DMFT(replicates=1, averages=tl.Averages(points=2**9))
 BOTH = tl.Overlaps([[[1.0]], [[1.0]]], [[[0.1]], [[0.5]]])
 
 
@@ -211,7 +211,7 @@ def test_heavy_tails_are_told_and_not_thrown() -> None:
         run = tl.solve(
             cubic,
             algorithm,
-            tl.DMFT(8, max_log2_points=10),
+            tl.DMFT(max_log2_points=10, averages=tl.Averages(points=2**8)),
             start,
             steps=2,
             save=2,
@@ -230,11 +230,21 @@ def test_points_are_added_until_the_error_meets_the_tolerance() -> None:
     )
     algorithm = tl.SGD(lr=0.6, batch=3 * d, dataset=3 * d)
     coarse = tl.solve(
-        problem, algorithm, tl.DMFT(8, tolerance=1.0), start, steps=3, save=3
+        problem,
+        algorithm,
+        tl.DMFT(averages=tl.Averages(points=2**8, accuracy=1.0)),
+        start,
+        steps=3,
+        save=3,
     )
     assert json.loads(coarse.attrs["notes"])["engine"] == "4 × 256 Sobol points"
     fine = tl.solve(
-        problem, algorithm, tl.DMFT(8, tolerance=4e-3), start, steps=3, save=3
+        problem,
+        algorithm,
+        tl.DMFT(averages=tl.Averages(points=2**8, accuracy=4e-3)),
+        start,
+        steps=3,
+        save=3,
     )
     notes = json.loads(fine.attrs["notes"])
     points = int(notes["engine"].split()[2])
@@ -252,7 +262,7 @@ def test_points_are_added_until_the_error_meets_the_tolerance() -> None:
     whole = tl.solve(
         problem,
         algorithm,
-        tl.DMFT(points.bit_length() - 1, tolerance=1.0),
+        tl.DMFT(averages=tl.Averages(points=points, accuracy=1.0)),
         start,
         steps=3,
         save=3,
@@ -266,7 +276,9 @@ def test_points_are_added_until_the_error_meets_the_tolerance() -> None:
         tl.solve(
             problem,
             algorithm,
-            tl.DMFT(8, tolerance=1e-5, max_log2_points=10),
+            tl.DMFT(
+                max_log2_points=10, averages=tl.Averages(points=2**8, accuracy=1e-5)
+            ),
             start,
             steps=3,
             save=3,
@@ -280,9 +292,16 @@ def test_few_points_for_many_neurons_or_many_steps() -> None:
         tl.Problem("z1", "erf", width=20),
         tl.Overlaps(np.eye(20), np.zeros((20, 1))),
     )
-    run = tl.solve(wide, ALGORITHM, tl.DMFT(4, tolerance=10.0), start, steps=1, save=1)
+    run = tl.solve(
+        wide,
+        ALGORITHM,
+        tl.DMFT(averages=tl.Averages(points=2**4, accuracy=10.0)),
+        start,
+        steps=1,
+        save=1,
+    )
     assert json.loads(run.attrs["notes"])["engine"] == "4 × 256 Sobol points"
-    few = tl.DMFT(5, tolerance=1e-3, max_log2_points=5)
+    few = tl.DMFT(max_log2_points=5, averages=tl.Averages(points=2**5, accuracy=1e-3))
     with pytest.warns(tl.errors.AccuracyWarning):
         long = tl.solve(
             PROBLEM, ALGORITHM, few, tl.Overlaps([[1.0]], [[0.1]]), steps=50, save=5
@@ -314,10 +333,13 @@ def test_what_it_cannot_do_is_refused(settings: dict[str, Any], words: str) -> N
 @pytest.mark.parametrize(
     "knobs",
     [
-        {"log2_points": 3},
+        {"averages": {"points": 8}},
+        {"averages": {"points": 1000}},
+        {"averages": {"engine": "sobol"}},
         {"replicates": 0},
-        {"tolerance": 0.0},
-        {"tolerance": float("nan")},
+        {"averages": {"accuracy": 0.0}},
+        {"averages": {"accuracy": float("nan")}},
+        {"averages": 3},
         {"max_log2_points": 2.5},
         {"points": "sobl"},
         {"responses": 1},

@@ -31,7 +31,7 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *(
         page
-        for folder in ("reference", "sources")
+        for folder in ("design", "reference", "sources")
         for page in sorted((ROOT / "docs" / folder).glob("*.md"))
     ),
 ]

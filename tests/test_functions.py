@@ -141,7 +141,7 @@ def test_two_rectifiers_have_closed_averages(name: str, width: int) -> None:
     start = tl.Overlaps.from_weights(W, np.eye(1, 3))
     closed, other = (
         tl.moments(problem, start),
-        tl.moments(problem, start, engine="quadrature"),
+        tl.moments(problem, start, averages=tl.Averages(engine="quadrature")),
     )
     assert (
         closed.engine

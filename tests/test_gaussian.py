@@ -129,7 +129,12 @@ def test_engines_agree_with_quadrature_over_all_fields(
     start = random_overlaps(7, p, problem.k, P, size=0.9)
     one, two = (
         tl.moments(problem, start, loss),
-        tl.moments(problem, start, loss, engine="quadrature", tolerance=1e-8),
+        tl.moments(
+            problem,
+            start,
+            loss,
+            averages=tl.Averages(engine="quadrature", accuracy=1e-06),
+        ),
     )
     for name in NAMES:
         scale = max(np.abs(two.chi).max(), np.abs(getattr(two, name)).max())
@@ -155,7 +160,7 @@ def test_every_activation_against_sobol_points(activation: str, p: int) -> None:
     start = random_overlaps(11, p, 1, size=0.8)
     one, two = (
         tl.moments(problem, start),
-        tl.moments(problem, start, engine="sobol", log2_points=17),
+        tl.moments(problem, start, averages=tl.Averages(engine="sobol", points=2**17)),
     )
     assert one.error < (1.1e-5 if "Sobol" not in one.engine else 2e-3)
     for name, size in zip(NAMES, (1, 1, 1, 1, 1), strict=True):
@@ -177,8 +182,10 @@ def test_reported_errors_are_honest() -> None:
         problem = tl.Problem(target, activation, width=p, noise=0.2)
         start = random_overlaps(5, p, k)
         rough, fine = (
-            tl.moments(problem, start, log2_points=13),
-            tl.moments(problem, start, log2_points=16, tolerance=1e-9),
+            tl.moments(problem, start, averages=tl.Averages(points=2**13)),
+            tl.moments(
+                problem, start, averages=tl.Averages(points=2**16, accuracy=1e-07)
+            ),
         )
         for name in NAMES:
             error = np.abs(getattr(rough, name) - getattr(fine, name)).max()
@@ -192,7 +199,9 @@ def test_errors_of_sampled_averages_are_bounds() -> None:
     for seed in range(40):
         start = random_overlaps(seed, 2, 2)
         exact = tl.moments(problem, start)
-        sampled = tl.moments(problem, start, engine="sobol", log2_points=8)
+        sampled = tl.moments(
+            problem, start, averages=tl.Averages(engine="sobol", points=2**8)
+        )
         for name in NAMES:
             error = np.abs(getattr(sampled, name) - getattr(exact, name)).max()
             assert error <= sampled.errors[name], (seed, name)
@@ -209,7 +218,9 @@ def test_sums_that_have_hardly_begun_are_known_to_be_wrong() -> None:
     assert slow.engine.startswith("quadrature over pairs")
     assert slow.errors["second"] < 1e-6 and slow.error < 1.1e-5
     assert slow.second[0] == pytest.approx(-0.5, abs=1e-9)
-    fast = tl.moments(problem, tl.Overlaps([[90.0]], [[0.0]]), log2_points=14)
+    fast = tl.moments(
+        problem, tl.Overlaps([[90.0]], [[0.0]]), averages=tl.Averages(points=2**14)
+    )
     assert abs(fast.second[0] + 0.5) <= fast.errors["second"] < 0.05
     # what the quadrature left out is declared, and the points take over
     assert fast.engine == "Sobol (2^14 points)"
@@ -355,7 +366,9 @@ def test_a_loss_of_ones_own() -> None:
     )
     for name in NAMES:
         np.testing.assert_allclose(getattr(two, name), getattr(one, name), atol=1e-6)
-    clipped = tl.moments(problem, start, "huber_for_test", log2_points=16)
+    clipped = tl.moments(
+        problem, start, "huber_for_test", averages=tl.Averages(points=2**16)
+    )
     assert 0 < clipped.chi[0, 0] < one.chi[0, 0]
 
 
@@ -450,7 +463,11 @@ def test_moments_refuse_what_does_not_fit() -> None:
     with pytest.raises(tl.InputError, match="single point"):
         tl.moments(problem, tl.Overlaps.random(problem, 10, size=3))
     with pytest.raises(tl.InputError, match="`engine`"):
-        tl.moments(problem, tl.Overlaps.random(problem, 10), engine="exact")
+        tl.moments(
+            problem,
+            tl.Overlaps.random(problem, 10),
+            averages=tl.Averages(engine="exact"),
+        )
 
 
 def test_the_error_stays_meaningful_where_everything_is_learned() -> None:

@@ -45,7 +45,7 @@ def test_the_map_is_that_of_explicit_weights_and_needs_pairs_of_samples() -> Non
     wrong = tl.solve(
         PROBLEM,
         ALGORITHM,
-        tl.Map(dim, without="pairs", accuracy=1e-3),
+        tl.Map(dim, without="pairs", averages=tl.Averages(accuracy=1e-3)),
         START,
         steps=steps,
         save=steps,
@@ -78,7 +78,7 @@ def test_the_stairs_of_z1_plus_z1z2() -> None:
     run = tl.solve(
         problem,
         algorithm,
-        tl.GiantSteps(log2_points=15),
+        tl.GiantSteps(averages=tl.Averages(points=2**15)),
         stepping.orthogonal(problem),
         steps=4,
         save=4,
@@ -94,7 +94,7 @@ def test_the_first_step_of_reused_batches_is_a_giant_step_and_the_second_is_not(
 ) -> None:
     fresh = ALGORITHM.replace(geometry=geometry)
     map_ = tl.solve(PROBLEM, fresh, tl.GiantSteps(), START, steps=2, save=2)
-    dmft = tl.DMFT(log2_points=13)
+    dmft = tl.DMFT(averages=tl.Averages(points=2**13))
     reused = tl.solve(
         PROBLEM, fresh.replace(dataset=fresh.batch), dmft, START, steps=2, save=2
     )

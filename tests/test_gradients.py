@@ -13,7 +13,7 @@ from scipy.special import erf
 
 import twolayer as tl
 from conftest import random_overlaps
-from twolayer.equations.averages import Averages, Engine
+from twolayer.equations.averages import Engine, Expectations
 from twolayer.gaussian.all_fields import FullRule, _averages
 from twolayer.gaussian.engines import select
 from twolayer.numerics.error_function import error_function
@@ -134,7 +134,7 @@ def test_forward_reverse_and_finite_differences(case: int) -> None:
     start = random_overlaps(case, p, tl.extend.Target.of(target).directions, size=0.9)
     point, move = point_of(start), direction(case, start)
 
-    def averages(*x: Any) -> Averages:
+    def averages(*x: Any) -> Expectations:
         return engine(*x, noise)
 
     value, forward = jax.jit(lambda x, dx: jax.jvp(averages, x, dx))(point, move)

@@ -141,7 +141,12 @@ def test_what_is_learned_moves_in_the_map(name: str) -> None:
     )
     start = tl.Overlaps(np.eye(2), np.zeros((2, k)), P)
     run = tl.solve(
-        problem, algorithm, tl.GiantSteps(accuracy=1e-3), start, steps=3, save=3
+        problem,
+        algorithm,
+        tl.GiantSteps(averages=tl.Averages(accuracy=1e-3)),
+        start,
+        steps=3,
+        save=3,
     )
     overlap = run.M.values[0] @ np.linalg.pinv(S).T  # with the axes of S
     known = np.zeros((len(S.T), len(S.T)))

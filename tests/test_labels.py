@@ -192,7 +192,7 @@ def test_reused_samples_keep_their_flipped_labels(loss: str) -> None:
     theory = tl.solve(
         problem,
         algorithm,
-        tl.DMFT(log2_points=13, replicates=4),
+        tl.DMFT(replicates=4, averages=tl.Averages(points=2**13)),
         start,
         steps=3,
         save=1,

@@ -34,7 +34,12 @@ def followed(problem: tl.Problem, algorithm: tl.SGD, steps: int) -> np.ndarray:
         np.eye(problem.p), np.zeros((problem.p, problem.k)), P=problem.P
     )
     run = tl.solve(
-        problem, algorithm, tl.GiantSteps(accuracy=1e-3), start, steps=steps, save=steps
+        problem,
+        algorithm,
+        tl.GiantSteps(averages=tl.Averages(accuracy=1e-3)),
+        start,
+        steps=steps,
+        save=steps,
     )
     return run.M.values[0] @ np.linalg.pinv(frame_of(problem.P)).T
 
@@ -176,7 +181,12 @@ def test_the_memory_of_samples_moves_no_hidden_direction() -> None:
     problem = tl.Problem("z1 + sign(z1*z2)", "erf", **TWO)
     start = tl.Overlaps(np.eye(2), np.zeros((2, 2)))
     run = tl.solve(
-        problem, giant(dataset=3 * d), tl.DMFT(log2_points=13), start, steps=3, save=3
+        problem,
+        giant(dataset=3 * d),
+        tl.DMFT(averages=tl.Averages(points=2**13)),
+        start,
+        steps=3,
+        save=3,
     )
     overlap, error = np.abs(run.M.values[0, -1]), run.M_error.values[0, -1]
     assert overlap[:, 0].min() > 0.3

@@ -269,7 +269,7 @@ def test_thresholds_and_divergence_are_seen() -> None:
         (lambda: tl.Map(0), "dim"),
         (lambda: tl.Map(10, without="chi"), "without"),
         (lambda: tl.Map(10, without=3), "without"),
-        (lambda: tl.GiantSteps(engine="magic"), "engine"),
+        (lambda: tl.GiantSteps(averages=tl.Averages(engine="magic")), "engine"),
         (lambda: tl.GiantSteps(band=1), "band"),
     ],
 )
@@ -406,8 +406,8 @@ def test_cost_grows_with_steps_points_and_the_band() -> None:
         assert seconds(kind(log2_points=14)) > 1.5 * seconds(rough)
         assert seconds(rough, 2000) == pytest.approx(2 * seconds(rough) - 0.3, rel=1e-9)
     plain, band = (
-        tl.GiantSteps(log2_points=12),
-        tl.GiantSteps(band=True, log2_points=12),
+        tl.GiantSteps(averages=tl.Averages(points=2**12)),
+        tl.GiantSteps(band=True, averages=tl.Averages(points=2**12)),
     )
     assert seconds(band) > 10 * seconds(plain)
     task = make_task(problem, algorithm, band, start, steps=1000, save=1000)

@@ -214,7 +214,9 @@ def test_the_definition_is_an_average_over_directions() -> None:
             [[s[0] ** 2, c * s[0] * s[1]], [c * s[0] * s[1], s[1] ** 2]]
         )
         here = tl.moments(
-            problem, tl.Overlaps(Q, A * np.sqrt(rho), [[rho]], a), tolerance=1e-5
+            problem,
+            tl.Overlaps(Q, A * np.sqrt(rho), [[rho]], a),
+            averages=tl.Averages(accuracy=0.001),
         )
         along = here.psi / np.sqrt(rho)
         dA = dA + chance * along
@@ -748,7 +750,7 @@ def test_any_loss_in_infinite_dimension_is_the_limit_of_wide_students() -> None:
         network = tl.solve(
             problem,
             wide,
-            tl.ODE(engine="sobol", log2_points=13, accuracy=1e-3),
+            tl.ODE(averages=tl.Averages(engine="sobol", points=2**13, accuracy=1e-3)),
             start,
             time=1.0,
             save=1,

@@ -68,7 +68,7 @@ CASES = {
         None,
     ),
     "dmft": (
-        tl.DMFT(log2_points=10, replicates=2, tolerance=1.0),
+        tl.DMFT(replicates=2, averages=tl.Averages(points=2**10, accuracy=1.0)),
         tl.SGD(lr=0.5, batch=2 * d, dataset=2 * d),
         tl.Teacher("erf", 2),
         "erf",

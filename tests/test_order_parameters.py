@@ -12,7 +12,7 @@ import pytest
 from order_parameters import Curves, flow
 
 import twolayer as tl
-from twolayer.equations.averages import Averages
+from twolayer.equations.averages import Expectations
 from twolayer.gaussian.engines import select
 from twolayer.numerics.precision import float64
 
@@ -36,7 +36,7 @@ def state(setup: tl.Setup) -> tuple[np.ndarray, np.ndarray]:
 
 
 @float64
-def averages(problem: tl.Problem, algorithm: tl.SGD, at: tl.Overlaps) -> Averages:
+def averages(problem: tl.Problem, algorithm: tl.SGD, at: tl.Overlaps) -> Expectations:
     """E[ĝ λ*ᵀ], E[ĝ λᵀ], E[ĝ ĝᵀ] and E[e σ]."""
     engine = select(problem, algorithm.drive).engine
     return jax.tree.map(

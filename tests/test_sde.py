@@ -203,8 +203,8 @@ def test_points_grow_until_variances_are_as_fine_as_asked() -> None:
     )
     ratio = np.diagonal(np.asarray(other)) / np.diagonal(np.asarray(sigma))
     assert 1e-4 < np.abs(np.log(ratio)).max() < 6 * rough.error
-    with pytest.raises(tl.InputError, match="tolerance"):
-        tl.SDE(10, tolerance=0.0)
+    with pytest.raises(tl.InputError, match="accuracy"):
+        tl.SDE(10, averages=tl.Averages(accuracy=0.0))
 
 
 @pytest.mark.slow

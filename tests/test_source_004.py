@@ -61,7 +61,7 @@ def staircases_are_the_class_of_fresh_batches_only() -> None:
     seen = tl.solve(
         problem,
         fresh.replace(dataset=3 * d),
-        tl.DMFT(log2_points=12),
+        tl.DMFT(averages=tl.Averages(points=2**12)),
         start,
         steps=2,
         save=2,

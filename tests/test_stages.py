@@ -443,7 +443,7 @@ def test_seeds_that_leave_at_their_own_step_go_on_in_the_sequence_of_batches() -
 LIMIT = tl.SGD(
     lr=0.4, batch=d, dataset=2 * d, sampling="reshuffled", momentum=0.5, average=0.3
 )
-POINTS = tl.DMFT(log2_points=10, tolerance=1.0)
+POINTS = tl.DMFT(averages=tl.Averages(points=2**10, accuracy=1.0))
 
 
 @pytest.mark.long
@@ -469,7 +469,10 @@ def test_stages_of_the_theory_of_reused_samples_are_one_run() -> None:
     np.testing.assert_allclose(parts.Q.values, whole.Q.values, atol=1e-9)
     # finer points are taken for all stages where a later one needs them
     finer = tl.solve_stages(
-        problem, stages, tl.DMFT(log2_points=6, tolerance=2e-3), start
+        problem,
+        stages,
+        tl.DMFT(averages=tl.Averages(points=2**6, accuracy=2e-3)),
+        start,
     )
     assert json.loads(finer.attrs["notes"])["engine"] != "4 × 64 Sobol points"
     np.testing.assert_allclose(
@@ -492,7 +495,10 @@ def test_another_target_and_noise_on_the_same_samples() -> None:
         tl.Stage(algorithm, steps=4, save=4, problem=OTHER),
     ]
     theory = tl.solve_stages(
-        problem, stages, tl.DMFT(log2_points=13, tolerance=1.0), start
+        problem,
+        stages,
+        tl.DMFT(averages=tl.Averages(points=2**13, accuracy=1.0)),
+        start,
     )
     runs = tl.solve_stages(problem, stages, tl.Vectors(200), start, seeds=48)
     assert (
@@ -663,5 +669,8 @@ def test_what_stages_on_reused_samples_refuse() -> None:
     ):
         tl.solve_stages(PROBLEM, between, tl.DMFT(), START)
     assert "train_risk" in tl.solve_stages(
-        PROBLEM, [tl.Stage(limit, steps=1)], tl.DMFT(log2_points=8, tolerance=1), START
+        PROBLEM,
+        [tl.Stage(limit, steps=1)],
+        tl.DMFT(averages=tl.Averages(points=2**8, accuracy=1)),
+        START,
     )

@@ -57,8 +57,7 @@ methods = ["Vectors", "ode"]
 until = { quantity = "overlap", value = 0.5 }
 [method.ode]
 rtol = 1e-5
-engine = "sobol"
-log2_points = 10
+averages = { engine = "sobol", points = 1024 }
 [method.Chain]
 batch_sums = "gaussian"
 """
@@ -116,11 +115,11 @@ def test_every_key_arrives(tmp_path: Path) -> None:
     assert start.dim == 1000
     assert task.methods() == [
         tl.Vectors(1000),
-        tl.ODE(rtol=1e-5, engine="sobol", log2_points=10),
+        tl.ODE(rtol=1e-5, averages=tl.Averages(engine="sobol", points=2**10)),
     ]
     assert task.methods(["chain", "ODE"]) == [
         tl.Chain(1000, "gaussian"),
-        tl.ODE("sobol", rtol=1e-5, log2_points=10),
+        tl.ODE(rtol=1e-5, averages=tl.Averages(engine="sobol", points=2**10)),
     ]
     assert task.run_arguments() == {
         "time": 3,

@@ -15,7 +15,7 @@ from cost import sized
 
 import twolayer as tl
 from twolayer import d
-from twolayer.equations.averages import Averages
+from twolayer.equations.averages import Expectations
 from twolayer.equations.mean_step import MeanStep
 from twolayer.equations.optimiser_step import Limit
 from twolayer.gaussian import engines, risk
@@ -43,10 +43,10 @@ def heard(result: Any) -> Any:
     return json.loads(result.attrs["notes"])["witness"]
 
 
-def scaled(name: str, factor: float = 1.05) -> Callable[..., Averages]:
+def scaled(name: str, factor: float = 1.05) -> Callable[..., Expectations]:
     right = QuadraticEngine.__call__
 
-    def wrong(self: QuadraticEngine, *point: Any) -> Averages:
+    def wrong(self: QuadraticEngine, *point: Any) -> Expectations:
         found = right(self, *point)
         return found._replace(**{name: factor * getattr(found, name)})
 
@@ -276,7 +276,7 @@ MORE: dict[str, tuple[tl.Problem, tl.SGD, Any]] = {
                     "formula('g/(1 + norm)')", "adagrad_norm(1)")},
     **{law: (tl.Problem("z1", "relu", noise=0.3, noise_law=law), tl.SGD(0.2 / d, loss="huber(0.5)"), tl.ODE())
        for law in ("laplace", "uniform", "student(3)", "cauchy")},
-    "sampled": (tl.Problem("z1 + z1*z2", "relu", width=3), tl.SGD(0.2 / d), tl.ODE(log2_points=8, accuracy=0.1)),
+    "sampled": (tl.Problem("z1 + z1*z2", "relu", width=3), tl.SGD(0.2 / d), tl.ODE(averages=tl.Averages(points=2**8, accuracy=0.1))),
     "blocks": (tl.Problem("z1", "erf", width=2, inputs=BLOCKS), tl.SGD(0.2 / d, geometry="projected"), tl.ODE()),
     "population, blocks": (tl.Problem("z1", "erf", width=2, inputs=BLOCKS), tl.SGD(0.2), tl.Population()),
     "flow, blocks": (tl.Problem("z1", "erf", width=2, inputs=BLOCKS), tl.SGD(0.2), tl.Population(flow=True)),

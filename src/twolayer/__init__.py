@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from twolayer.running.support import support
     from twolayer.sweeps.api import sweep
     from twolayer.task.algorithm import SGD
+    from twolayer.task.averages import Averages
     from twolayer.task.inputs import Inputs
     from twolayer.task.losses import register_loss
     from twolayer.task.method import Until, register_method
@@ -127,6 +128,7 @@ _HOME = {
     "support": "running.support",
     "sweep": "sweeps.api",
     "SGD": "task.algorithm",
+    "Averages": "task.averages",
     "Inputs": "task.inputs",
     "Until": "task.method",
     "Overlaps": "task.overlaps",
@@ -158,6 +160,7 @@ __all__ = [
     "ODE",
     "SDE",
     "SGD",
+    "Averages",
     "Chain",
     "GiantSteps",
     "InputError",

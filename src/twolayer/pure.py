@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from twolayer.equations.averages import Averages
+from twolayer.equations.averages import Expectations
 from twolayer.equations.blocks import Blocks, block_motion
 from twolayer.equations.increment_kernel import Kernel, Push, Sample, kernel_of
 from twolayer.equations.mean_step import MeanStep, Rows, Terms, Weights
@@ -138,7 +138,7 @@ class MeanAverages(eqx.Module):
     layer: Real
     noise: Number
 
-    def __call__(self, start: Overlaps) -> Averages:
+    def __call__(self, start: Overlaps) -> Expectations:
         """The averages at overlaps. Cost that of the engine."""
         return self.engine(
             start.Q, start.M, self.layer if start.a is None else start.a, self.noise

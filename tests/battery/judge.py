@@ -67,8 +67,7 @@ def judged(task: Task, point: Point) -> dict[str, Any]:
                 task.problem(point.noise),
                 point.overlaps,
                 loss=task.algorithm.mean_drive,
-                engine=task.engine,
-                log2_points=task.log2_points,
+                averages=tl.Averages(engine=task.engine, points=2**task.log2_points),
             )
     except InputError as refused:
         seconds = round(time.process_time() - started, 3)

@@ -512,8 +512,8 @@ MUTANTS: list[Mutant] = [
         ("tests/test_normalisation.py",),
         (
             "scale-of-chi",
-            "return Averages(psi / s, phi / s, chi / s**2, second, risk)",
-            "return Averages(psi / s, phi / s, chi / s, second, risk)",
+            "return Expectations(psi / s, phi / s, chi / s**2, second, risk)",
+            "return Expectations(psi / s, phi / s, chi / s, second, risk)",
             "(N/p)² → N/p in χ of students that are sums",
         ),
     ),

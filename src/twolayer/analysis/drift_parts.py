@@ -180,9 +180,9 @@ def rates(
         problem,
         algorithm.loss,
         *point,
-        engine=method.engine,
+        engine=method.averages.engine,
         tolerance=method.accuracy / 100,
-        log2_points=method.log2_points or LOG2_POINTS,
+        log2_points=method.averages.log2_points or LOG2_POINTS,
     )
     field = field_with(averager.engine, problem, algorithm)
     zero = jnp.zeros(())

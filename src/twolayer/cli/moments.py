@@ -35,9 +35,12 @@ def run(args: argparse.Namespace) -> int:
     task = task_of(args, seed="start.seed")
     check_figure(args.out)
     from twolayer.gaussian.moments import moments
+    from twolayer.task.averages import Averages
 
     problem, algorithm = task.problem(), task.algorithm()
-    result = moments(problem, task.start(problem), algorithm.loss, args.engine)
+    result = moments(
+        problem, task.start(problem), algorithm.loss, Averages(args.engine)
+    )
     values = {name: getattr(result, name) for name in ("psi", "phi", "chi", "second")}
     lines = [
         f"{name:<7}{str(value.round(6)).replace(chr(10), chr(10) + ' ' * 7)}"

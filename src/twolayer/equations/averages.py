@@ -13,7 +13,7 @@ and, for those who carry the rows themselves, the mean gradient as a combination
     a_j E[σ'(λ_j) e z] = Σ_l own_jl w_l + Σ_r star_jr w*_r
 
 An `Engine` is chosen once, on the host (engines.py); from then on it is a pytree and a
-pure function (Q, M, a, Δ) → Averages for jit, vmap and grad. Its derivatives with
+pure function (Q, M, a, Δ) → Expectations for jit, vmap and grad. Its derivatives with
 respect to Q, M and a are those of the averages, in forward and in reverse mode. Where
 fields coincide, averages of kinked activations have a cusp: the derivative is then that
 along directions in which they go on coinciding. Sampled averages drop derivatives in
@@ -29,10 +29,10 @@ import equinox as eqx
 
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar
 
-__all__ = ["Averages", "Engine", "Gradient"]
+__all__ = ["Engine", "Expectations", "Gradient"]
 
 
-class Averages(NamedTuple):
+class Expectations(NamedTuple):
     """The averages at one point (Q, M, a), as arrays (p, k), (p, p), (p, p),
     (p,), ().
     """
@@ -55,10 +55,10 @@ class Gradient(NamedTuple):
 
 
 class Engine(eqx.Module):
-    """(Q, M, a, Δ) → Averages."""
+    """(Q, M, a, Δ) → Expectations."""
 
     @abc.abstractmethod
-    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Expectations:
         """The averages at one point, inside compiled code."""
 
     @property

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.averages import Averages, Gradient
+from twolayer.equations.averages import Expectations, Gradient
 from twolayer.equations.optimiser_step import Form, Limit, tangent_part
 from twolayer.equations.state import Overlap
 from twolayer.numerics.types import Number, Numbers, Real
@@ -77,7 +77,7 @@ def block_motion(
     limit: Limit,
     blocks: Blocks,
     y: Overlap,
-    average: Averages,
+    average: Expectations,
     gradient: Gradient,
     noisy: bool = True,
 ) -> Overlap:

@@ -36,7 +36,7 @@ import jax.scipy.fft
 import numpy as np
 from jaxtyping import Array, Float
 
-from twolayer.equations.averages import Averages
+from twolayer.equations.averages import Expectations
 from twolayer.equations.increment_kernel import Push
 from twolayer.equations.state import Overlap, pack, size_of, unpack
 from twolayer.numerics.tracing import traced
@@ -655,7 +655,7 @@ def largest_lr(algorithm: SGD, divisor: float, curvature: float) -> float | None
 
 
 def motion(
-    form: Form, limit: Limit, y: Overlap, average: Averages, noisy: bool = True
+    form: Form, limit: Limit, y: Overlap, average: Expectations, noisy: bool = True
 ) -> Overlap:
     """dy/dt of the overlaps from the averages at y; ``noisy`` is False where chi is not
     even computed.

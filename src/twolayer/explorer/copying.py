@@ -51,7 +51,11 @@ def _call(name: str, arguments: Options, first: tuple[str, ...] = ()) -> str:
 
 def _method(word: str, dim: int | None, knobs: Options) -> str:
     at = (str(dim),) if word in AT_A_DIMENSION else ()
-    return _call(f"tl.{NAMES[word]}", knobs, at)
+    written = [
+        f"{key}={_call('tl.Averages', value) if key == 'averages' else repr(value)}"
+        for key, value in knobs.items()
+    ]
+    return _call(f"tl.{NAMES[word]}", {}, (*at, *written))
 
 
 def as_python(task: TaskFile, methods: tuple[str, ...] = ("ode", "chain")) -> str:

@@ -83,7 +83,7 @@ def heavy_tails(
         if (
             rule is not None
         ):  # on a grid of its own: every tenth point is a save point of the runs
-            ode = tl.ODE(accuracy=1e-2, rtol=1e-4)
+            ode = tl.ODE(tl.Averages(accuracy=1e-2), rtol=1e-4)
             found[name, 0] = part(
                 f"{name}-limit", partial(_run, problem, algorithm, ode, alpha, save=240)
             )

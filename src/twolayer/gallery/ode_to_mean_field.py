@@ -102,7 +102,7 @@ def ode_to_mean_field(
     )
     sgd = tl.SGD(lr=FLOW, geometry=geometry)
     cloud = tl.mean_field.Particles.sample(left, particles, dim=dim, seed=seed + 1)
-    field = tl.MeanField(dim, tolerance=1e-4)
+    field = tl.MeanField(dim, averages=tl.Averages(accuracy=1e-2))
     limit = part(
         "limit", lambda: {"risk": _run(left, sgd, field, cloud, time).risk.values}
     ).risk.values

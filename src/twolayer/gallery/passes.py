@@ -185,8 +185,7 @@ def _small_batches(
         algorithm = fresh.replace(lr=gamma * share, batch=share * tl.d, **reused)
         steps = np.arange(passes + 1) * round(alpha * parts)
         lens = tl.DMFT(
-            log2_points=log2_points,
-            tolerance=tolerance,
+            tl.Averages(accuracy=tolerance, points=2**log2_points),
             max_log2_points=log2_points + 2,
         )
         runs.append(tl.solve(problem, algorithm, lens, start, steps=steps))

@@ -95,7 +95,7 @@ def reuse_minibatch(
             word,
             problem,
             algorithm,
-            tl.DMFT(tolerance=tolerance),
+            tl.DMFT(tl.Averages(accuracy=tolerance)),
             tl.Vectors(dim),
             steps,
             seeds,

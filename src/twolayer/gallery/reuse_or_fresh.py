@@ -89,7 +89,7 @@ def reuse_or_fresh(
             "fresh": (fresh, tl.GiantSteps(), tl.Chain(dim)),
             "reused": (
                 fresh.replace(dataset=fresh.batch),
-                tl.DMFT(tolerance=tolerance),
+                tl.DMFT(tl.Averages(accuracy=tolerance)),
                 tl.Vectors(dim),
             ),
         }

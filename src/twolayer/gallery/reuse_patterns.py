@@ -98,7 +98,7 @@ def reuse_patterns(
         algorithm = tl.SGD(
             lr=share * eta, batch=share * tl.d, geometry=geometry, **reuse
         )
-        lenses = tl.DMFT(tolerance=tolerance), tl.Vectors(dim)
+        lenses = tl.DMFT(tl.Averages(accuracy=tolerance)), tl.Vectors(dim)
         steps = passes if name == "full" else passes * parts
         pairs[name] = follow(
             name, problem, algorithm, *lenses, steps, seeds, seed, start

@@ -80,7 +80,7 @@ def reuse_variants(
         algorithm = tl.SGD(
             lr=alpha * eta, batch=alpha * tl.d, dataset=alpha * tl.d, **VARIANTS[name]
         )
-        lenses = (tl.DMFT(tolerance=tolerance), tl.Vectors(dim))
+        lenses = (tl.DMFT(tl.Averages(accuracy=tolerance)), tl.Vectors(dim))
         pairs[name] = follow(
             name, problem, algorithm, *lenses, steps, seeds, seed, start
         )

@@ -66,7 +66,7 @@ def reused_samples(
     """M, Q and risks at every step; ``eta`` is the step on the sum of the losses over
     d.
     """
-    theory = tl.DMFT(tolerance=tolerance, responses=True)
+    theory = tl.DMFT(tl.Averages(accuracy=tolerance), responses=True)
     for n in seeds:
         positive_integer("seeds", n, 2)
     problem = chosen_problem(target, activation, 2, width=2, second_layer=SECOND_LAYER)

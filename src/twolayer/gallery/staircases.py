@@ -86,7 +86,10 @@ def staircases(
                 target, activation, width=4, second_layer=[1.0, -1.2, 0.8, -0.9]
             )
             key = target, activation
-            lenses = (tl.GiantSteps(log2_points=log2_points), tl.Chain(dim))
+            lenses = (
+                tl.GiantSteps(averages=tl.Averages(points=2**log2_points)),
+                tl.Chain(dim),
+            )
             pairs[key] = follow(
                 "-".join(key), problem, algorithm, *lenses, steps, seeds, seed
             )

@@ -33,7 +33,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.averages import Averages, Engine, Gradient
+from twolayer.equations.averages import Engine, Expectations, Gradient
 from twolayer.equations.increment_kernel import Kernel, Sample
 from twolayer.gaussian.quadrature import (
     Partial,
@@ -369,7 +369,7 @@ class FullRule(eqx.Module):
 
     def averages(
         self, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Tree = (0.0, 0.0)
-    ) -> Averages:
+    ) -> Expectations:
         """All five averages; in psi, phi and second with e − α h + β f in the place of
         e, fit = (α, β).
         """
@@ -380,7 +380,7 @@ class FullRule(eqx.Module):
             return _averages(self, Q, M, a, noise, fit)
         return _with_jumps(self, Q, M, a, noise, fit)
 
-    def rows(self, Q: Gram, M: Cross, average: Averages) -> tuple[Numbers, Numbers]:
+    def rows(self, Q: Gram, M: Cross, average: Expectations) -> tuple[Numbers, Numbers]:
         """The gradient as a combination of the rows: that with the averages psi and
         phi, by a pseudo-inverse.
         """
@@ -441,15 +441,15 @@ def _turned(B: Numbers, a: Layer) -> Numbers:
 
 def _averages(
     rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Tree
-) -> Averages:
+) -> Expectations:
     kernel = rule.kernel
 
-    def terms(student: Real, target: Real, w: Numbers) -> Averages:
+    def terms(student: Real, target: Real, w: Numbers) -> Expectations:
         e = rule.residual(student, target, a, noise)
         slope = a * kernel.activation.slope(student)
         pushed = (w * e.left(fit))[:, None]
         first = (pushed * slope).T
-        return Averages(
+        return Expectations(
             first @ target,
             first @ student,
             ((w * e.square)[:, None] * slope).T @ slope,
@@ -462,7 +462,7 @@ def _averages(
 
 def _ruled(
     rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Tree
-) -> Averages:
+) -> Expectations:
     """The averages of ĝ, over fields and label noise at once."""
     kernel = rule.kernel
     assert kernel.rule is not None
@@ -471,7 +471,7 @@ def _ruled(
         kernel.loss.linear if isinstance(kernel.loss, RuledLoss) else None,
     )
 
-    def terms(student: Real, target: Real, w: Numbers) -> Averages:
+    def terms(student: Real, target: Real, w: Numbers) -> Expectations:
         h, f, keep = (
             kernel.target(target),
             kernel.output(student, a),
@@ -487,7 +487,7 @@ def _ruled(
             second = (w * (keep * h - linear * f))[:, None] * sigma
         fitted = (w * (fit[0] * h - fit[1] * f))[:, None]
         moved = (drift * first - fitted * slope).T
-        return Averages(
+        return Expectations(
             moved @ target,
             moved @ student,
             jnp.asarray(chi),
@@ -547,12 +547,12 @@ def _closed_push(
 @jax.custom_jvp
 def _with_jumps(
     rule: FullRule, Q: Gram, M: Cross, a: Layer, noise: Scalar, fit: Tree
-) -> Averages:
+) -> Expectations:
     return _averages(rule, Q, M, a, noise, fit)
 
 
 @_with_jumps.defjvp
-def _with_jumps_jvp(primals: Tree, tangents: Tree) -> tuple[Averages, Averages]:
+def _with_jumps_jvp(primals: Tree, tangents: Tree) -> tuple[Expectations, Expectations]:
     """The derivative at fixed points, and what the jumps of σ' add to psi, phi
     and chi.
     """
@@ -595,14 +595,14 @@ def _with_jumps_jvp(primals: Tree, tangents: Tree) -> tuple[Averages, Averages]:
         *(jnp.tile(jnp.asarray(x), p) for x in (kinks, *sides)),
     )
     psi, phi, chi = (x.reshape(p, count, -1).sum(1) for x in jax.lax.map(at, planes))
-    added = Averages(
+    added = Expectations(
         psi,
         phi,
         chi + chi.T,
         jnp.zeros_like(change.second),
         jnp.zeros_like(change.excess_risk),
     )
-    return value, Averages(*(x + y for x, y in zip(change, added, strict=True)))
+    return value, Expectations(*(x + y for x, y in zip(change, added, strict=True)))
 
 
 class FullEngine(Engine):
@@ -619,7 +619,7 @@ class FullEngine(Engine):
         """Terms of one evaluation."""
         return self.rule.work(p)
 
-    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Expectations:
         """The averages at one point."""
         return self.rule.averages(Q, M, a, noise)
 

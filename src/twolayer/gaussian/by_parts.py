@@ -17,7 +17,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax.numpy as jnp
 
-from twolayer.equations.averages import Averages, Engine, Gradient
+from twolayer.equations.averages import Engine, Expectations, Gradient
 from twolayer.gaussian.all_fields import FullRule
 from twolayer.gaussian.targets import (
     Linear,
@@ -79,7 +79,7 @@ class PartsEngine(Engine):
         """Terms of the first-order part."""
         return self.forms.pair_work(p, p * p) + self.target.work(p)
 
-    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Expectations:
         """The averages at one point."""
         f, pair = student_terms(self.forms, Q, M, a)
         h = self.target.terms(Q, M)
@@ -90,7 +90,7 @@ class PartsEngine(Engine):
             chi = (
                 a[:, None] * a[None, :] * (self.variance(Q, M, a, s) + noise * pair.dd)
             )
-        return Averages(
+        return Expectations(
             psi=a[:, None] * (h.star - s * f.star),
             phi=a[:, None] * (h.own - s * f.own),
             chi=chi,
@@ -143,7 +143,7 @@ class FittedEngine(Engine):
 
     def _fit(
         self, Q: Gram, M: Cross, a: Layer, noise: Scalar
-    ) -> tuple[Averages, Real, Real]:
+    ) -> tuple[Expectations, Real, Real]:
         """Sampled averages with what is left of e in those of first order, and the
         coefficients α and β.
         """
@@ -159,12 +159,12 @@ class FittedEngine(Engine):
         """α and β of the linear fit."""
         return self._fit(*map(jnp.asarray, (Q, M, a, noise)))[1:]
 
-    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Expectations:
         """The averages at one point."""
         rest, alpha, beta = self._fit(Q, M, a, noise)
         f, _ = student_terms(self.forms, Q, M, a)
         h = self.target.terms(Q, M)
-        return Averages(
+        return Expectations(
             psi=a[:, None] * (alpha * h.star - beta * f.star) + rest.psi,
             phi=a[:, None] * (alpha * h.own - beta * f.own) + rest.phi,
             chi=rest.chi,

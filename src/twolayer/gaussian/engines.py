@@ -32,7 +32,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.averages import Averages, Engine
+from twolayer.equations.averages import Engine, Expectations
 from twolayer.equations.increment_kernel import Kernel
 from twolayer.gaussian.all_fields import FullEngine, FullRule
 from twolayer.gaussian.by_parts import FittedEngine, Nothing, PartsEngine
@@ -50,13 +50,13 @@ from twolayer.numerics.precision import float64
 from twolayer.numerics.quadrature_rules import SCRAMBLINGS, sobol_normals
 from twolayer.numerics.tracing import traced
 from twolayer.numerics.types import Cross, Gram, Layer, Numbers, Scalar
+from twolayer.task.averages import ENGINES
 from twolayer.task.labels import LabelNoise
 from twolayer.task.losses import Loss
 from twolayer.task.problem import Problem
 from twolayer.task.rules import RuledLoss
 
 __all__ = [
-    "ENGINES",
     "LOG2_POINTS",
     "ROUNDING",
     "Averager",
@@ -69,7 +69,6 @@ __all__ = [
     "truncation_error",
 ]
 
-ENGINES = ("auto", "quadrature", "sobol")
 LOG2_POINTS = 18  # where averages are taken once
 PER_STEP = 14  # where they are taken at every step
 ORDER = 12
@@ -99,13 +98,17 @@ FLOOR = 1e-4
 
 
 @eqx.filter_jit
-def _evaluate(engine: Engine, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
+def _evaluate(
+    engine: Engine, Q: Gram, M: Cross, a: Layer, noise: Scalar
+) -> Expectations:
     return engine(Q, M, a, noise)
 
 
-def _on_host(engine: Engine, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
+def _on_host(
+    engine: Engine, Q: Gram, M: Cross, a: Layer, noise: Scalar
+) -> Expectations:
     values = _evaluate(engine, *(jnp.asarray(x, float) for x in (Q, M, a, noise)))
-    return Averages(*(np.asarray(x) for x in values))
+    return Expectations(*(np.asarray(x) for x in values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +125,7 @@ class Averager:
     sampled: bool  # whether anything is
     first_sampled: bool  # whether more than chi is
     lines: Engine | None  # with fewer nodes on every line, where there are lines
-    several: Averages  # whether each is by a quadrature of several fields at once
+    several: Expectations  # whether each is by a quadrature of several fields at once
     P: np.ndarray
 
     @property
@@ -135,16 +138,16 @@ class Averager:
         """Whether nothing is truncated and nothing sampled."""
         return self.probe is None and not self.sampled
 
-    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Expectations:
         """The averages at one point, as NumPy arrays."""
         return _on_host(self.engine, Q, M, a, noise)
 
-    def truncation(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
+    def truncation(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Expectations:
         """Change against the coarse engine, and what sums of both leave out: what a
         higher order would mend.
         """
         Q, M, a, noise = np.asarray(Q), np.asarray(M), np.asarray(a), float(noise)
-        total = Averages(*(np.zeros_like(x) for x in (M, Q, Q, a, np.zeros(()))))
+        total = Expectations(*(np.zeros_like(x) for x in (M, Q, Q, a, np.zeros(()))))
         if self.probe is not None:
             found = _change(*self.probe, Q, M, a, noise)
             if any(self.several):
@@ -157,42 +160,42 @@ class Averager:
         return _added(total, _change(self.engine, self.lines, Q, M, a, noise))
 
     def _no_finer(
-        self, found: Averages, Q: Gram, M: Cross, a: Layer, noise: float
-    ) -> Averages:
+        self, found: Expectations, Q: Gram, M: Cross, a: Layer, noise: float
+    ) -> Expectations:
         """At least `SEVERAL` of the size of an average, where it counts and where
         anything is truncated.
         """
         silent = _silent_risk(self, *M.shape)
         width = np.asarray(Q)
         scale = natural_scale(self(Q, M, a, noise), silent, width, self.P, noise)
-        return Averages(
+        return Expectations(
             *(
                 np.where(counts & x.any(), np.maximum(x, SEVERAL * size), x)
                 for x, size, counts in zip(found, scale, self.several, strict=True)
             )
         )
 
-    def error(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
+    def error(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Expectations:
         """Bounds of the errors of the engine's own averages: rounding, truncation and
         sampling.
         """
         value = self(Q, M, a, noise)
         mean, bound = self.measure(Q, M, a, noise)
         # that the one scrambling is off the mean of all is known, not only likely
-        return Averages(
+        return Expectations(
             *(b + np.abs(x - m) for b, x, m in zip(bound, value, mean, strict=True))
         )
 
     def measure(
         self, Q: Gram, M: Cross, a: Layer, noise: Scalar
-    ) -> tuple[Averages, Averages]:
+    ) -> tuple[Expectations, Expectations]:
         """The averages, over all scramblings of what is sampled, and bounds of their
         errors.
         """
         engines = [self.engine, *self.scrambled()]
         samples = [_on_host(engine, Q, M, a, noise) for engine in engines]
         columns = [np.stack(x) for x in zip(*samples, strict=True)]
-        value = Averages(*(np.mean(x, axis=0) for x in columns))
+        value = Expectations(*(np.mean(x, axis=0) for x in columns))
         bounds = []
         for x, truncated in zip(columns, self.truncation(Q, M, a, noise), strict=True):
             bound = truncated + ROUNDING * (1 + np.abs(x[0]))
@@ -200,22 +203,22 @@ class Averager:
                 spread = np.std(x, axis=0, ddof=1)
                 bound = bound + SURE * spread / math.sqrt(len(x))
             bounds.append(bound)
-        return value, Averages(*bounds)
+        return value, Expectations(*bounds)
 
 
 def _change(
     fine: Engine, coarse: Engine, Q: Gram, M: Cross, a: Layer, noise: Scalar
-) -> Averages:
+) -> Expectations:
     """A bound of the error of the fine engine, from what the coarse one says."""
     pair = (_on_host(engine, Q, M, a, noise) for engine in (fine, coarse))
-    return Averages(*(SLOWEST * np.abs(x - y) for x, y in zip(*pair, strict=True)))
+    return Expectations(*(SLOWEST * np.abs(x - y) for x, y in zip(*pair, strict=True)))
 
 
-def _added(one: Averages, other: Averages) -> Averages:
-    return Averages(*(x + y for x, y in zip(one, other, strict=True)))
+def _added(one: Expectations, other: Expectations) -> Expectations:
+    return Expectations(*(x + y for x, y in zip(one, other, strict=True)))
 
 
-def _shared(error: Averages, Q: np.ndarray, P: np.ndarray) -> Averages:
+def _shared(error: Expectations, Q: np.ndarray, P: np.ndarray) -> Expectations:
     """Errors of psi and phi, both of which are averages of σ' e with fields: relative
     to the lengths of these, that of one is taken for the other too.
     """
@@ -473,8 +476,8 @@ def _truncated(engine: Engine) -> Engine:
 
 
 def natural_scale(
-    values: Averages, silent: float, Q: np.ndarray, P: np.ndarray, noise: float
-) -> Averages:
+    values: Expectations, silent: float, Q: np.ndarray, P: np.ndarray, noise: float
+) -> Expectations:
     """The size that each average can have by Cauchy–Schwarz: a relative error that
     makes sense where one vanishes.
 
@@ -495,12 +498,12 @@ def natural_scale(
         np.sqrt(2 * risk),
         risk,
     )
-    return Averages(*map(np.asarray, sizes))
+    return Expectations(*map(np.asarray, sizes))
 
 
 def relative_error(
     averager: Averager,
-    error: Averages,
+    error: Expectations,
     problem: Problem,
     Q: np.ndarray,
     M: np.ndarray,
@@ -650,7 +653,7 @@ def _is_rule(x: Numbers) -> bool:
     return isinstance(x, FullRule)
 
 
-def _of_several_fields(engine: Engine) -> Averages:
+def _of_several_fields(engine: Engine) -> Expectations:
     """Which averages are by a quadrature of several fields: over all at once, or of
     pairs of which one bends.
     """
@@ -659,4 +662,4 @@ def _of_several_fields(engine: Engine) -> Averages:
     if isinstance(engine, FullEngine):
         first, rule = engine.rule.normals is None, engine.rule
     chi = first or (isinstance(rule, FullRule) and rule.normals is None)
-    return Averages(*(np.asarray(x) for x in (first, first, chi, first, first)))
+    return Expectations(*(np.asarray(x) for x in (first, first, chi, first, first)))

@@ -16,9 +16,10 @@ import numpy as np
 
 from twolayer.gaussian.engines import LOG2_POINTS, adapt, relative_error, select
 from twolayer.gaussian.risk import irreducible
-from twolayer.numerics.errors import InputError, expect, finite_number, positive_integer
+from twolayer.numerics.errors import InputError, expect
 from twolayer.numerics.html import card, cells, escaped, field_summary, matrix
 from twolayer.numerics.precision import float64
+from twolayer.task.averages import ACCURACY, USUAL, Averages, read_averages
 from twolayer.task.heavy_tails import infinite
 from twolayer.task.losses import Loss
 from twolayer.task.overlaps import Overlaps, check_target
@@ -161,9 +162,7 @@ def moments(
     problem: Problem,
     start: Overlaps,
     loss: str | Loss = "squared",
-    engine: str = "auto",
-    tolerance: float = 1e-6,
-    log2_points: int = LOG2_POINTS,
+    averages: Averages | None = None,
 ) -> Moments:
     """The averages that drive the dynamics at one point, with the engine used and its
     error.
@@ -177,13 +176,10 @@ def moments(
     loss : str or Loss
         ``"squared"`` by default; also ``"correlation"``, ``"logistic"``, ``"hinge"``,
         ``"huber"``, or one of your own.
-    engine : str
-        ``"auto"``, ``"quadrature"`` or ``"sobol"``.
-    tolerance : float
-        Relative error up to which quadratures are refined.
-    log2_points : int
-        Number of Sobol points, as a power of two, where neither closed forms nor
-        quadrature apply.
+    averages : Averages, optional
+        How they are taken. Quadratures are refined until every average is a hundred
+        times as accurate as asked (1e-4); 2¹⁸ Sobol points are used where neither
+        closed forms nor quadrature apply. There is no effort.
 
     Examples
     --------
@@ -193,10 +189,13 @@ def moments(
     ([[0.0]], 1.5, 'closed form (quadratic)')
     """
     check_point(problem, start)
-    tolerance = finite_number(
-        "tolerance", tolerance, minimum=0.0, accepted="a number ≥ 0"
+    wanted = read_averages(
+        USUAL if averages is None else averages,
+        "moments",
+        ("engine", "accuracy", "points"),
     )
-    log2_points = positive_integer("log2_points", log2_points, 4)
+    engine = wanted.engine
+    log2_points = wanted.log2_points or LOG2_POINTS
     start = start.fields(problem.inputs)
     why = infinite(problem, Loss.of(loss), 2)
     if why is not None:
@@ -208,7 +207,7 @@ def moments(
         loss,
         *point,
         engine=engine,
-        tolerance=tolerance,
+        tolerance=(wanted.accuracy or ACCURACY) / 100,
         log2_points=log2_points,
     )
     values, absolute = chosen.measure(*point, problem.noise)

@@ -18,7 +18,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.averages import Averages, Engine, Gradient
+from twolayer.equations.averages import Engine, Expectations, Gradient
 from twolayer.functions.activation import Activation
 from twolayer.functions.target import Target
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Numbers, Real, Scalar
@@ -124,7 +124,7 @@ def quadratic_averages(
     P: Numbers,
     a: Layer,
     noise: Scalar,
-) -> Averages:
+) -> Expectations:
     """Averages for σ = scale·x² + shift; ``student`` is 1 for the squared loss, 0 for
     the correlation loss.
 
@@ -139,7 +139,7 @@ def quadratic_averages(
     variance = (square + noise) * omega + 4 * t1 * A + 8 * omega @ B @ A
     slope = 2 * scale * a
     v = slope[:, None] * first[:p]
-    return Averages(
+    return Expectations(
         psi=v[:, p:],
         phi=v[:, :p],
         chi=slope[:, None] * slope[None, :] * variance[:p, :p],
@@ -179,7 +179,7 @@ class QuadraticEngine(Engine):
         """Terms of one evaluation."""
         return 0.5 * (p + len(self.P)) ** 3
 
-    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Expectations:
         """The averages at one point."""
         return quadratic_averages(
             self.scale,

@@ -19,7 +19,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax.numpy as jnp
 
-from twolayer.equations.averages import Averages, Engine, Gradient
+from twolayer.equations.averages import Engine, Expectations, Gradient
 from twolayer.numerics.types import Cross, Gram, Layer, Number, Scalar
 
 __all__ = ["AdaptedEngine"]
@@ -54,7 +54,7 @@ class AdaptedEngine(Engine):
         """½ E Var(y|z)."""
         return noise / 2 + 2 * self.flips * (1 - self.flips) * self.square
 
-    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
+    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Expectations:
         """The averages at one point."""
         s, q = self.scale, self.flips
         psi, phi, chi, second, risk = self.inner(Q, M, s * a, noise)
@@ -69,7 +69,7 @@ class AdaptedEngine(Engine):
             psi, phi, chi, risk = ((1 - q) * x + q * y for x, y in pairs)
             second = (1 - q) * second - q * other.second
             risk = jnp.maximum(risk - 2 * q * (1 - q) * self.square, 0.0)
-        return Averages(psi / s, phi / s, chi / s**2, second, risk)
+        return Expectations(psi / s, phi / s, chi / s**2, second, risk)
 
     def gradient(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Gradient:
         """The mean gradient as a combination of the rows."""

@@ -17,7 +17,7 @@ from functools import lru_cache
 import jax.numpy as jnp
 import numpy as np
 
-from twolayer.equations.averages import Averages, Engine
+from twolayer.equations.averages import Engine, Expectations
 from twolayer.functions.activation import Activation
 from twolayer.functions.hermite import hermite_table
 from twolayer.gaussian.by_parts import FittedEngine, PartsEngine
@@ -82,17 +82,17 @@ def _bounds(
 
 def left_out(
     engine: Engine, Q: np.ndarray, M: np.ndarray, a: np.ndarray, noise: float
-) -> Averages:
+) -> Expectations:
     """Bounds of the errors that the averages of an engine have by sums that end too
     early.
 
     Cost O((p + ridges) · nodes · terms).
     """
-    nothing = Averages(*(np.zeros(np.shape(x)) for x in (M, Q, Q, a, 0.0)))
+    nothing = Expectations(*(np.zeros(np.shape(x)) for x in (M, Q, Q, a, 0.0)))
     if isinstance(engine, AdaptedEngine):
         inner = left_out(engine.inner, Q, M, engine.scale * a, noise)
         powers = (1, 1, 2, 0, 0)
-        return Averages(
+        return Expectations(
             *(x / engine.scale**n for x, n in zip(inner, powers, strict=True))
         )
     if isinstance(engine, FittedEngine):
@@ -133,4 +133,4 @@ def left_out(
             + c @ _bounds(ridges, ridges, star, gram, star, terms).ff @ c / 2
         )
     size = np.abs(a)[:, None]
-    return Averages(size * psi, size * phi, size * size.T * chi, second, risk)
+    return Expectations(size * psi, size * phi, size * size.T * chi, second, risk)

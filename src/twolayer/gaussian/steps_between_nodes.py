@@ -17,7 +17,7 @@ import math
 import numpy as np
 from scipy.special import ndtr
 
-from twolayer.equations.averages import Averages, Engine
+from twolayer.equations.averages import Engine, Expectations
 from twolayer.gaussian.rescaled_students import AdaptedEngine
 from twolayer.gaussian.targets import NodeTarget
 
@@ -30,7 +30,7 @@ NARROW = 1e-9
 
 def missed_by_nodes(
     fine: Engine, coarse: Engine, Q: np.ndarray, M: np.ndarray, a: np.ndarray
-) -> Averages:
+) -> Expectations:
     """Bounds of the errors of psi and phi of an engine, of which a coarser one has
     fewer nodes.
     """
@@ -51,7 +51,7 @@ def missed_by_nodes(
                 ):
                     change = np.abs(one - two).max(axis=0)
                     total[j] += abs(a[j] * jump) * change
-    return Averages(psi, phi, np.zeros(Q.shape), np.zeros(a.shape), np.zeros(()))
+    return Expectations(psi, phi, np.zeros(Q.shape), np.zeros(a.shape), np.zeros(()))
 
 
 def _plain(engine: Engine) -> Engine:

@@ -24,18 +24,17 @@ import jax
 import numpy as np
 
 from twolayer.equations.state import Overlap
-from twolayer.gaussian.engines import ENGINES, ROUNDING, Averager, adapt
+from twolayer.gaussian.engines import ROUNDING, Averager, adapt
 from twolayer.gaussian.risk import excess_risks
 from twolayer.loops.host_loop import StartAgain
 from twolayer.loops.runge_kutta import OK, REACHED, STAGES, Track
 from twolayer.loops.windows import Kind, Known, Look, Motion, Pace, Windows, changed
 from twolayer.numerics.arguments import Notes, Options
-from twolayer.numerics.errors import choice, finite_number, keep_integers
 from twolayer.numerics.types import Tree
-from twolayer.task.method import Accountable, Snapshot, Stand, Task
+from twolayer.task.method import Accountable, RefinedMethod, Snapshot, Stand, Task
 from twolayer.task.problem import Problem
 
-__all__ = ["AveragedMotion", "Averaging", "Precision", "averaged", "check_precision"]
+__all__ = ["AveragedMotion", "Averaging", "Precision", "averaged"]
 
 FIRST, MOST = (
     (14, 12, 10),
@@ -63,9 +62,12 @@ class Precision(NamedTuple):
     checked: bool = False
 
     @classmethod
-    def of(cls, method: Any) -> Precision:
-        """What the knobs of a method ask for."""
-        return cls(method.engine, method.accuracy, method.effort, method.log2_points)
+    def of(cls, method: RefinedMethod) -> Precision:
+        """What a method asks for."""
+        averages = method.averages
+        return cls(
+            averages.engine, method.accuracy, averages.effort, averages.log2_points
+        )
 
     def begun(self, problem: Problem) -> Precision:
         """With the points that a run begins with: fewer for many neurons, over which
@@ -83,19 +85,6 @@ class Precision(NamedTuple):
     def tolerance(self) -> float:
         """Up to which relative error of every average quadratures are refined."""
         return self.accuracy / 100
-
-
-def check_precision(method: Any) -> None:
-    """Reject knobs ``engine``, ``accuracy``, ``effort`` and ``log2_points`` of a method
-    that make no sense.
-    """
-    choice("engine", method.engine, ENGINES)
-    finite_number(
-        "accuracy", method.accuracy, minimum=1e-10, accepted="a number from 1e-10 on"
-    )
-    finite_number("effort", method.effort, minimum=0.0, accepted="a number ≥ 0")
-    if method.log2_points is not None:
-        keep_integers(method, 4, "log2_points")
 
 
 class Averaging:

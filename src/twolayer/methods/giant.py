@@ -21,12 +21,13 @@ from twolayer.equations.mean_step import Terms, Weights
 from twolayer.equations.optimiser_step import coefficients_of, form_of
 from twolayer.equations.state import size_of
 from twolayer.loops.mean_step_loop import mean_steps, step_seconds
-from twolayer.loops.refined_averages import Precision, check_precision
+from twolayer.loops.refined_averages import Precision
 from twolayer.methods.map import reuse_refused
 from twolayer.numerics.errors import flag
 from twolayer.task.algorithm import SGD
+from twolayer.task.averages import USUAL, Averages, keep_averages
 from twolayer.task.heavy_tails import no_moment, two_laws
-from twolayer.task.method import Evolution, Method, Task, register_method
+from twolayer.task.method import Evolution, RefinedMethod, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import layers_apart, memory_beyond, regime_of
 from twolayer.task.rules import unaveraged
@@ -36,7 +37,7 @@ __all__ = ["GiantSteps"]
 
 @register_method
 @dataclass(frozen=True)
-class GiantSteps(Method):
+class GiantSteps(RefinedMethod):
     """The limit d → ∞ of steps of order one on fresh batches of order d: a
     deterministic map of the overlaps.
 
@@ -46,8 +47,8 @@ class GiantSteps(Method):
         Follow the fluctuations too: ``M_band`` and ``Q_band`` in the result are
         standard deviations of M and Q times d^(1/2). They come from the linearised map
         and the noise of every step, not from the last step alone.
-    engine, accuracy, effort, log2_points
-        As in `ODE`.
+    averages : Averages
+        How Gaussian averages are taken, and how accurate they shall be (1e-4).
 
     Notes
     -----
@@ -61,17 +62,14 @@ class GiantSteps(Method):
     """
 
     band: bool = False
-    engine: str = "auto"
-    accuracy: float = 1e-4
-    effort: float = 1.0
-    log2_points: int | None = None
+    averages: Averages = USUAL
     stepwise: ClassVar[bool] = True
     hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("dandi2023", "arnaboldi2024")
 
     def __post_init__(self) -> None:
         flag("band", self.band)
-        check_precision(self)
+        keep_averages(self)
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:

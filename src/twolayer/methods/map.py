@@ -47,13 +47,14 @@ from twolayer.equations.optimiser_step import coefficients_of, form_of
 from twolayer.equations.state import Overlap
 from twolayer.gaussian.step_fluctuations import StepSamples
 from twolayer.loops.mean_step_loop import mean_steps, step_seconds
-from twolayer.loops.refined_averages import Precision, check_precision
+from twolayer.loops.refined_averages import Precision
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import Refused, choice, keep_integers, reject
 from twolayer.numerics.types import Real, Tree
 from twolayer.task.algorithm import SGD
+from twolayer.task.averages import USUAL, Averages, keep_averages
 from twolayer.task.heavy_tails import no_moment, two_laws
-from twolayer.task.method import Evolution, Method, Task, register_method
+from twolayer.task.method import Evolution, RefinedMethod, Task, register_method
 from twolayer.task.problem import Problem
 from twolayer.task.regimes import instead_of_memory, memory_beyond
 from twolayer.task.rules import unaveraged
@@ -96,7 +97,7 @@ def affine(problem: Problem, algorithm: SGD) -> bool:
 
 @register_method
 @dataclass(frozen=True)
-class Map(Method):
+class Map(RefinedMethod):
     """The mean of one step of SGD at dimension d, iterated: deterministic, with every
     1/d and 1/n_b term.
 
@@ -107,8 +108,8 @@ class Map(Method):
     without : tuple of str
         Corrections to leave out, of ``"norm"``, ``"pairs"``, ``"dimension"`` and
         ``"ratio"``.
-    engine, accuracy, effort, log2_points
-        As in `ODE`.
+    averages : Averages
+        How Gaussian averages are taken, and how accurate they shall be (1e-4).
 
     Notes
     -----
@@ -128,10 +129,7 @@ class Map(Method):
 
     dim: int
     without: tuple[str, ...] = ()
-    engine: str = "auto"
-    accuracy: float = 1e-4
-    effort: float = 1.0
-    log2_points: int | None = None
+    averages: Averages = USUAL
     stepwise: ClassVar[bool] = True
     hands_over: ClassVar[bool] = True
     in_comparisons: ClassVar[bool] = (
@@ -149,7 +147,7 @@ class Map(Method):
             "without",
             tuple(choice("without", name, CORRECTIONS) for name in names),
         )
-        check_precision(self)
+        keep_averages(self)
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:

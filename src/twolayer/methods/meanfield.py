@@ -68,6 +68,7 @@ from twolayer.numerics.errors import (
 )
 from twolayer.numerics.types import Number, Real
 from twolayer.task.algorithm import SGD
+from twolayer.task.averages import ACCURACY, USUAL, Averages, keep_averages
 from twolayer.task.losses import Loss
 from twolayer.task.method import Evolution, Measure, Method, Task, register_method
 from twolayer.task.overlaps import factor_of, pseudo_inverse, rank_of
@@ -80,6 +81,7 @@ __all__ = ["MeanField"]
 # of a state that the integrator holds: its stages, and what the compiler keeps beside
 # them
 COPIES = 100
+LOG2_POINTS = 14  # of the target fields
 
 
 class BlockParts(NamedTuple):
@@ -231,7 +233,8 @@ class CloudMotion(Motion):
                 if self.frame.parts is None
                 else self.frame.parts.fields(Cloud(*cloud))
             )
-            fineness, error = self.wide.adapt(seen, self.method.tolerance, fineness)
+            tolerance = (self.method.averages.accuracy or ACCURACY) / 100
+            fineness, error = self.wide.adapt(seen, tolerance, fineness)
             errors.append(error)
         return fineness, max(errors)
 
@@ -367,13 +370,13 @@ class MeanField(Method):
     interaction : str
         ``"auto"``, ``"nodes"`` over the target fields, O(particles), or ``"pairs"``,
         O(particles²).
+    averages : Averages
+        How accurate averages shall be: nodes and orders are refined until each is a
+        hundred times as accurate as this (1e-4); and how many points stand for the
+        target fields where these are too many for quadrature (2¹⁴). It has no engine
+        and no effort.
     rtol : float
         Relative tolerance of the integrator.
-    tolerance : float
-        Relative error up to which nodes and orders are refined.
-    log2_points : int
-        Sobol points of the target fields, as a power of two, where these are too many
-        for quadrature.
     max_steps : int
         Integrator steps between two looks of the host.
 
@@ -386,9 +389,8 @@ class MeanField(Method):
     dim: float = math.inf
     self_interaction: bool = False
     interaction: str = "auto"
+    averages: Averages = USUAL
     rtol: float = 1e-7
-    tolerance: float = 1e-6
-    log2_points: int = 14
     max_steps: int = 100_000
     papers: ClassVar[tuple[str, ...]] = (
         "arnaboldi2023dimensionless",
@@ -410,14 +412,10 @@ class MeanField(Method):
             "True or False",
         )
         choice("interaction", self.interaction, INTERACTIONS)
-        for name in ("rtol", "tolerance"):
-            finite_number(
-                name,
-                getattr(self, name),
-                minimum=1e-14,
-                accepted="a number from 1e-14 on",
-            )
-        keep_integers(self, 4, "log2_points")
+        keep_averages(self, ("accuracy", "points"))
+        finite_number(
+            "rtol", self.rtol, minimum=1e-14, accepted="a number from 1e-14 on"
+        )
         keep_integers(self, 1, "max_steps")
 
     @property
@@ -523,7 +521,7 @@ class MeanField(Method):
             particles,
             own,
             self.interaction,
-            self.log2_points,
+            self.averages.log2_points or LOG2_POINTS,
             frame,
         )
 

@@ -41,7 +41,6 @@ from twolayer.loops.refined_averages import (
     Averaging,
     Precision,
     averaged,
-    check_precision,
 )
 from twolayer.loops.runge_kutta import Equation
 from twolayer.loops.scheduled_flow import integrated
@@ -52,11 +51,12 @@ from twolayer.numerics.errors import finite_number, keep_integers
 from twolayer.numerics.types import Number, Real
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
+from twolayer.task.averages import USUAL, Averages, keep_averages
 from twolayer.task.heavy_tails import no_moment, two_laws
 from twolayer.task.method import (
     Claim,
     Evolution,
-    Method,
+    RefinedMethod,
     Snapshot,
     Stand,
     Task,
@@ -183,28 +183,18 @@ class ODEMotion(AveragedMotion):
 
 @register_method
 @dataclass(frozen=True)
-class ODE(Method):
+class ODE(RefinedMethod):
     """The deterministic limit d → ∞ of the overlaps, in the regime that the scaling
     laws of lr and batch select.
 
     Parameters
     ----------
-    engine : str
-        How Gaussian averages are taken: ``"auto"``, ``"quadrature"`` or ``"sobol"``.
-    accuracy : float
-        Error of the risk that is aimed at where averages are sampled, relative to the
-        risk of a student that says nothing. Quadratures are refined until every average
-        is a hundred times as accurate. Closed forms are exact.
-    effort : float
-        How much work sampled averages may cost; 1 is about twenty seconds of one core.
-        Where it does not suffice for the accuracy, an `AccuracyWarning` tells the error
-        that was reached.
+    averages : Averages
+        How Gaussian averages are taken, and how accurate they shall be (1e-4).
     rtol : float, optional
         Relative tolerance of the integrator; by default 1e-8 where averages are closed,
         a thousandth of the accuracy where they are quadratures, a fifth of it where
         they are sampled.
-    log2_points : int, optional
-        Sobol points, as a power of two, instead of as many as the accuracy asks for.
     max_steps : int
         Integrator steps, at most.
 
@@ -220,11 +210,8 @@ class ODE(Method):
     'ode'
     """
 
-    engine: str = "auto"
-    accuracy: float = 1e-4
-    effort: float = 1.0
+    averages: Averages = USUAL
     rtol: float | None = None
-    log2_points: int | None = None
     max_steps: int = 100_000
     papers: ClassVar[tuple[str, ...]] = (
         "saad1995",
@@ -234,7 +221,7 @@ class ODE(Method):
     )
 
     def __post_init__(self) -> None:
-        check_precision(self)
+        keep_averages(self)
         if self.rtol is not None:
             finite_number(
                 "rtol", self.rtol, minimum=1e-14, accepted="a number from 1e-14 on"
@@ -332,7 +319,7 @@ class ODE(Method):
         return select(
             task.as_trained.problem,
             task.algorithm.mean_drive,
-            self.engine,
+            self.averages.engine,
             log2_points=points,
         )
 

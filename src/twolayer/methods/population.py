@@ -44,7 +44,7 @@ from twolayer.equations.optimiser_step import (
     row_motion,
 )
 from twolayer.equations.orthogonal import embed
-from twolayer.gaussian.engines import ENGINES, LOG2_POINTS
+from twolayer.gaussian.engines import LOG2_POINTS
 from twolayer.gaussian.nodes import target_frame, vanishes
 from twolayer.gaussian.population_gradient import (
     Descent,
@@ -75,13 +75,13 @@ from twolayer.methods.ode import ODEMotion
 from twolayer.numerics.arguments import End, Notes, Save
 from twolayer.numerics.errors import (
     InputError,
-    choice,
     finite_number,
     flag,
     keep_integers,
 )
 from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.algorithm import SGD
+from twolayer.task.averages import ACCURACY, USUAL, Averages, keep_averages
 from twolayer.task.clocks import Clocks
 from twolayer.task.heavy_tails import infinite
 from twolayer.task.method import (
@@ -192,9 +192,9 @@ class Observer:
             Q[0],
             M[0],
             a[0],
-            engine=method.engine,
-            tolerance=method.tolerance,
-            log2_points=method.log2_points,
+            engine=method.averages.engine,
+            tolerance=(method.averages.accuracy or ACCURACY) / 100,
+            log2_points=method.averages.log2_points or LOG2_POINTS,
         )
         A, B = embed(Q, M, target_frame(problem.P)[1], problem.p)
         # where the start has fewer directions than neurons, rounding must not add one:
@@ -372,15 +372,12 @@ class Population(Method):
     ----------
     flow : bool
         The limit of small steps, in time t = lr·step/N, instead of steps of size lr.
-    engine : str
-        How Gaussian averages are taken: ``"auto"``, ``"quadrature"`` or ``"sobol"``.
+    averages : Averages
+        How Gaussian averages are taken, and how accurate quadratures shall be at the
+        start (1e-4); it has no effort.
     rtol : float, optional
         Relative tolerance of the integrator of the flow; 1e-8, or 1e-6 where averages
         are sampled.
-    tolerance : float
-        Relative error up to which quadratures are refined at the start.
-    log2_points : int
-        Sobol points, as a power of two.
     max_steps : int
         Integrator steps of the flow between two looks of the host.
 
@@ -396,10 +393,8 @@ class Population(Method):
     """
 
     flow: bool = False
-    engine: str = "auto"
+    averages: Averages = USUAL
     rtol: float | None = None
-    tolerance: float = 1e-6
-    log2_points: int = LOG2_POINTS
     max_steps: int = 100_000
     in_comparisons: ClassVar[bool] = False
     hands_over: ClassVar[bool] = True
@@ -407,14 +402,11 @@ class Population(Method):
 
     def __post_init__(self) -> None:
         flag("flow", self.flow)
-        choice("engine", self.engine, ENGINES)
-        for name in ("rtol", "tolerance"):
-            value = getattr(self, name)
-            if value is not None:
-                finite_number(
-                    name, value, minimum=1e-14, accepted="a number from 1e-14 on"
-                )
-        keep_integers(self, 4, "log2_points")
+        keep_averages(self, ("engine", "accuracy", "points"))
+        if self.rtol is not None:
+            finite_number(
+                "rtol", self.rtol, minimum=1e-14, accepted="a number from 1e-14 on"
+            )
         keep_integers(self, 1, "max_steps")
 
     @property
@@ -497,14 +489,11 @@ class Population(Method):
         resolved beyond them.
         """
         problem, algorithm = task.problem, task.algorithm
-        blocks, given = (
-            blocks_of(problem.inputs, task.start.P),
-            self.log2_points != LOG2_POINTS,
-        )
+        blocks = blocks_of(problem.inputs, task.start.P)
         precision = Precision(
-            self.engine,
-            100 * self.tolerance,
-            log2_points=self.log2_points if given else None,
+            self.averages.engine,
+            self.averages.accuracy or ACCURACY,
+            log2_points=self.averages.log2_points,
         )
         if not self.flow:
             rates = coefficients_of(algorithm, problem.divisor, task.clocks.dim or 1)

@@ -66,6 +66,7 @@ from twolayer.numerics.special import symmetric_root
 from twolayer.numerics.types import Number, Real, Scalar, Tree
 from twolayer.pure import VectorField, field_with
 from twolayer.task.algorithm import SGD
+from twolayer.task.averages import USUAL, Averages, keep_averages
 from twolayer.task.clocks import Clocks, save_steps
 from twolayer.task.heavy_tails import no_moment, two_laws
 from twolayer.task.method import (
@@ -293,7 +294,9 @@ class SDEStepper(Stepper):
         if not (plain and closed_covariance(problem, algorithm)):
             same = lanes.only_start()
             starts = [] if same is None else [Overlap(*(x[0] for x in same))]
-            self.choice = choose_for(problem, algorithm, method.tolerance, starts)
+            self.choice = choose_for(
+                problem, algorithm, method.averages.accuracy or TOLERANCE, starts
+            )
         spread = (
             spread_of(problem, algorithm, self.choice)
             if plain
@@ -466,9 +469,10 @@ class SDE(Method):
         d.
     dt : float
         Time step; rounded to a whole number of steps of SGD, at least one.
-    tolerance : float
-        Of the variances of the noise, relative, where Σ is taken over nodes. What was
-        reached stands in the notes of the result (``covariance_error``).
+    averages : Averages
+        Their accuracy is that of the variances of the noise, relative, where Σ is taken
+        over nodes (0.02). What was reached stands in the notes of the result
+        (``covariance_error``).
 
     Notes
     -----
@@ -478,12 +482,12 @@ class SDE(Method):
     Examples
     --------
     >>> SDE(dim=1000)
-    SDE(dim=1000, dt=0.01, tolerance=0.02)
+    SDE(dim=1000, dt=0.01, averages=Averages())
     """
 
     dim: int
     dt: float = TIME_STEP
-    tolerance: float = TOLERANCE
+    averages: Averages = USUAL
     stochastic: ClassVar[bool] = True
     resumes: ClassVar[bool] = True
     stepwise: ClassVar[bool] = True
@@ -493,9 +497,7 @@ class SDE(Method):
     def __post_init__(self) -> None:
         keep_integers(self, 1, "dim")
         finite_number("dt", self.dt, minimum=1e-12, accepted="a positive number")
-        finite_number(
-            "tolerance", self.tolerance, minimum=1e-6, accepted="a number ≥ 1e-6"
-        )
+        keep_averages(self, ("accuracy",))
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:

@@ -48,10 +48,12 @@ def explained(thing: Public) -> Public:
         return thing
     if not isinstance(thing, types.FunctionType) or hasattr(thing, MARK):
         return thing
-    wrapper: Any = _wrapped(thing, thing.__name__)
-    home = sys.modules.get(thing.__module__)
-    if getattr(home, thing.__name__, None) is thing:
-        setattr(home, thing.__name__, wrapper)
+    function: Any = thing
+    name = function.__name__
+    home = sys.modules.get(function.__module__)
+    wrapper: Any = _wrapped(function, name)
+    if getattr(home, name, None) is thing:
+        setattr(home, name, wrapper)
     return wrapper
 
 
@@ -69,16 +71,13 @@ def _explain_class(cls: type) -> None:
         return
     for name, value in list(vars(cls).items()):
         if name == "__init__" and isinstance(value, types.FunctionType):
-            function, rewrap = value, None
+            if not hasattr(value, MARK):
+                setattr(cls, name, _wrapped(value, cls.__name__, bound=True))
         elif isinstance(value, classmethod) and not name.startswith("_"):
-            function, rewrap = value.__func__, classmethod
-        else:
-            continue
-        if hasattr(function, MARK):
-            continue
-        shown = cls.__name__ if rewrap is None else f"{cls.__name__}.{name}"
-        wrapper: Any = _wrapped(function, shown, bound=True)
-        setattr(cls, name, wrapper if rewrap is None else rewrap(wrapper))
+            function = value.__func__
+            if not hasattr(function, MARK):
+                shown = f"{cls.__name__}.{name}"
+                setattr(cls, name, classmethod(_wrapped(function, shown, bound=True)))
 
 
 def _wrapped(

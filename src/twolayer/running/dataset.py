@@ -52,6 +52,7 @@ from twolayer.numerics.errors import InputError, expect
 from twolayer.numerics.foreign_files import check_format, reading
 from twolayer.running.long_names import with_meanings
 from twolayer.task.algorithm import SGD
+from twolayer.task.averages import with_averages
 from twolayer.task.method import METHODS, Measure, Method, Outcome, Snapshot, Task
 from twolayer.task.overlaps import Overlaps, pseudo_inverse
 from twolayer.task.particles import Particles
@@ -527,7 +528,7 @@ def method_of(described: Json) -> Method:
             f"The method of this result, {word!r}, is not known here: register it to"
             " run it again."
         )
-    return METHODS[word](**knobs)
+    return METHODS[word](**with_averages(word, knobs))
 
 
 def start_of(

@@ -40,6 +40,7 @@ from twolayer.numerics.errors import (
 from twolayer.running.dataset import describe_problem
 from twolayer.sweeps.fingerprint import fingerprint_of
 from twolayer.task.algorithm import SGD
+from twolayer.task.averages import Averages
 from twolayer.task.method import Method, Until
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
@@ -312,6 +313,9 @@ class Grid:
             for name, part in parts.items()
             for f in dataclasses.fields(part)
         ]
+        if "method.averages" in keys:
+            keys.remove("method.averages")
+            keys += [f"method.averages.{f.name}" for f in dataclasses.fields(Averages)]
         keys += [
             f"problem.inputs.{name}"
             for name in self.problem.inputs.describe()
@@ -418,9 +422,16 @@ class Grid:
             if set(ENDS) & set(own):
                 own = {**dict.fromkeys(ENDS), **own}
             return dataclasses.replace(self.run, **own)
-        if part == "method":
-            return dataclasses.replace(self.method, **own) if own else self.method
         base = getattr(self, part)
+        if part == "method":
+            wanted = {
+                k.removeprefix("averages."): own.pop(k)
+                for k in list(own)
+                if k.startswith("averages.")
+            }
+            if wanted:
+                own["averages"] = dataclasses.replace(base.averages, **wanted)
+            return dataclasses.replace(base, **own) if own else base
         inner = {
             k.removeprefix("inputs."): own.pop(k)
             for k in list(own)

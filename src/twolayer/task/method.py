@@ -23,6 +23,7 @@ from twolayer.numerics.arguments import End, Json, Notes, Save
 from twolayer.numerics.errors import choice, finite_number, reject
 from twolayer.numerics.keywords import explained
 from twolayer.task.algorithm import SGD
+from twolayer.task.averages import ACCURACY, Averages
 from twolayer.task.clocks import Clocks, save_steps, save_times
 from twolayer.task.inputs import Inputs
 from twolayer.task.overlaps import Overlaps
@@ -38,6 +39,7 @@ __all__ = [
     "Measure",
     "Method",
     "Outcome",
+    "RefinedMethod",
     "Snapshot",
     "Stackable",
     "Stand",
@@ -489,17 +491,12 @@ class Method(abc.ABC):
     @property
     def largest_error(self) -> float:
         """The error of its averages beyond which a result comes with a warning."""
-        return float(getattr(self, "accuracy", 0.01))
+        return 0.01
 
     @property
     def mending(self) -> str:
         """What would make averages more accurate, as the end of a sentence."""
-        if not hasattr(self, "effort"):
-            return ""
-        more = f"effort (now {self.effort:g})"
-        if getattr(self, "log2_points", None) is not None:
-            more = f"log2_points (now {self.log2_points}), or leave them to the method"  # type: ignore[attr-defined]
-        return f"; raise {more}, or accept a larger accuracy"
+        return ""
 
     @classmethod
     @abc.abstractmethod
@@ -597,8 +594,38 @@ class Method(abc.ABC):
         """The knobs as plain values."""
         return {
             "name": self.name,
-            **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)},
+            **{
+                f.name: value.describe() if isinstance(value, Averages) else value
+                for f in dataclasses.fields(self)
+                for value in [getattr(self, f.name)]
+            },
         }
+
+
+class RefinedMethod(Method):
+    """A method whose averages are refined along the run until they are as accurate as
+    its ``averages`` ask for.
+    """
+
+    averages: Averages
+
+    @property
+    def accuracy(self) -> float:
+        """The error that is aimed at."""
+        return self.averages.accuracy or ACCURACY
+
+    @property
+    def largest_error(self) -> float:
+        """The accuracy: beyond it a result comes with a warning."""
+        return self.accuracy
+
+    @property
+    def mending(self) -> str:
+        """What would make averages more accurate, as the end of a sentence."""
+        more = f"effort (now {self.averages.effort:g})"
+        if self.averages.points is not None:
+            more = f"points (now {self.averages.points}), or leave them to the method"
+        return f"; raise {more}, or accept a larger accuracy"
 
 
 class Stackable(Method):

@@ -32,10 +32,11 @@ from twolayer.methods.dmft.patterns import Pattern
 from twolayer.methods.dmft.points import KINDS, SOBOL, Points
 from twolayer.methods.dmft.replicate import Setting, Start, room_for
 from twolayer.numerics.arguments import Notes
-from twolayer.numerics.errors import choice, finite_number, flag, keep_integers, require
+from twolayer.numerics.errors import choice, flag, keep_integers
 from twolayer.numerics.statistics import standard_error
 from twolayer.numerics.types import Tree
 from twolayer.task.algorithm import SGD
+from twolayer.task.averages import USUAL, Averages, keep_averages
 from twolayer.task.heavy_tails import no_moment
 from twolayer.task.method import (
     Evolution,
@@ -51,6 +52,8 @@ from twolayer.task.regimes import has_memory_theory, layers_apart
 __all__ = ["DMFT"]
 
 NS_PER_PRODUCT = 2.5  # for estimates of cost
+LOG2_POINTS = 14  # of the paths to begin with
+TOLERANCE = 2e-3  # of M and Q, unless another accuracy is asked for
 FEWEST = 4  # paths for each vector of the first basis
 FINER = 2  # each refinement has 2**FINER times as many points
 
@@ -286,18 +289,17 @@ class DMFT(Method):
 
     Parameters
     ----------
-    log2_points : int
-        Paths for averages over the samples, as a power of two, in each replicate, to
-        begin with.
+    averages : Averages
+        Their points are the paths for averages over the samples, in each replicate, to
+        begin with (2¹⁴). A start whose M or Q has a larger standard error than their
+        accuracy (2e-3, relative to those entries that are larger than one) is computed
+        again with four times as many paths.
     replicates : int
         Independent sets of paths: the result is their mean, their spread its error. A
         single one has no known error.
-    tolerance : float
-        A start whose M or Q has a larger standard error (relative to those entries that
-        are larger than one) is computed again with four times as many paths,
     max_log2_points : int
-        up to this number of them; an `AccuracyWarning` tells what was reached where
-        that is not enough.
+        Up to this number of them, as a power of two; an `AccuracyWarning` tells what
+        was reached where that is not enough.
     points : str
         ``"sobol"`` (scrambled) or ``"random"``.
     responses : bool
@@ -313,13 +315,12 @@ class DMFT(Method):
     Examples
     --------
     >>> DMFT(replicates=2)
-    DMFT(log2_points=14, replicates=2, tolerance=0.002, max_log2_points=17,
-    points='sobol', responses=False)
+    DMFT(averages=Averages(), replicates=2, max_log2_points=17, points='sobol',
+    responses=False)
     """
 
-    log2_points: int = 14
+    averages: Averages = USUAL
     replicates: int = 4
-    tolerance: float = 2e-3
     max_log2_points: int = 17
     points: str = "sobol"
     responses: bool = False
@@ -328,25 +329,31 @@ class DMFT(Method):
     papers: ClassVar[tuple[str, ...]] = ("dandi2024", "gerbelot2024", "celentano2021")
 
     def __post_init__(self) -> None:
-        keep_integers(self, 4, "log2_points")
+        keep_averages(self, ("accuracy", "points"))
         keep_integers(self, 1, "replicates")
-        tolerance = finite_number(
-            "tolerance", self.tolerance, accepted="a positive number"
-        )
-        require(tolerance > 0, "tolerance", self.tolerance, "a positive number")
         keep_integers(self, 4, "max_log2_points")
         choice("points", self.points, KINDS)
         flag("responses", self.responses)
 
     @property
+    def log2_points(self) -> int:
+        """Paths to begin with, as a power of two."""
+        return self.averages.log2_points or LOG2_POINTS
+
+    @property
+    def tolerance(self) -> float:
+        """The standard error of M and Q that is aimed at."""
+        return self.averages.accuracy or TOLERANCE
+
+    @property
     def largest_error(self) -> float:
-        """The tolerance: beyond it a result comes with a warning."""
+        """The accuracy: beyond it a result comes with a warning."""
         return self.tolerance
 
     @property
     def mending(self) -> str:
         """What would make averages more accurate, as the end of a sentence."""
-        return f"; raise max_log2_points (now {self.max_log2_points}), or the tolerance"
+        return f"; raise max_log2_points (now {self.max_log2_points}), or the accuracy"
 
     @classmethod
     def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
