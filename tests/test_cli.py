@@ -346,6 +346,7 @@ def test_moments(call: Call) -> None:
     )
     assert values["chi"] == expected.chi.tolist()
     assert values["risk"] == expected.risk
+    assert call("moments", "task.toml").out == f"{expected}\n"
     other = call("moments", "task.toml", "--json", "--engine", "quadrature").json
     np.testing.assert_allclose(other["psi"], values["psi"], atol=1e-8)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ import twolayer as tl
 from twolayer import d
 from twolayer.analysis.protocols import optimise as inside
 from twolayer.analysis.protocols.controlled_motion import Controls, Objective, course_of
+from twolayer.analysis.protocols.optimise import Optimum, Protocol
 from twolayer.analysis.protocols.search import Search
 from twolayer.cli import main
 
@@ -562,3 +564,45 @@ def test_the_command_refuses(
     assert main(["optimise", str(task), *flags.split()]) == 2
     told = capsys.readouterr().err
     assert message in told and len(told.splitlines()) == 1
+
+
+def printed(schedule: Any) -> str:
+    """An optimum with this law, as it is printed."""
+    algorithm = tl.SGD(lr=0.1 / d)
+    fixed = Protocol("constant", algorithm, 0.2)
+    goal = SimpleNamespace(positive=True, large=False)
+    known = (0.1, schedule, algorithm, fixed, {}, {}, True, [], 8, 0.0, 9, True)
+    task = (
+        tl.Problem("z1", "linear"),
+        tl.Overlaps([[1.0]], [[0.0]]),
+        tl.ODE(),
+        "excess_risk",
+        10.0,
+        "alpha",
+    )
+    return str(Optimum(*known, *task, goal))  # type: ignore[arg-type]
+
+
+def test_an_optimum_prints_a_schedule_that_a_person_can_read() -> None:
+    """A free function by nine of its points, with both ends; a law with a name as it is."""
+    places = [0.25 * i for i in range(41)]
+    values = [1 / (1 + t) for t in places]
+    free = 0.5 / d * tl.schedules.table(at=places, values=values, clock="alpha")
+    lines = printed(free).splitlines()
+    assert lines[0].split() == ["schedule", "α", "=", "0", "0.5/d"]
+    assert lines[8].split() == ["α", "=", "10", "0.045455/d"]
+    assert lines[9].startswith("excess_risk        0.1   (0.5 of the best constant's)")
+    assert printed(0.5 / d * tl.schedules.inverse(3.0)).startswith(
+        "schedule           0.5/d * inverse(scale=3, clock='alpha')\n"
+    )
+    both = printed(
+        {
+            "lr": free,
+            "batch": 2.0
+            * d**0.5
+            * tl.schedules.table(at=[0.0, 1.0], values=[1.0, 2.0], clock="alpha"),
+            "weight_decay": 0.125,
+        }
+    )
+    assert "batch              α = 0        2*d**0.5\n" in both
+    assert "weight_decay       0.125\n" in both

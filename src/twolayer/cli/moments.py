@@ -41,18 +41,7 @@ def run(args: argparse.Namespace) -> int:
     result = moments(
         problem, task.start(problem), algorithm.loss, Averages(args.engine)
     )
-    values = {name: getattr(result, name) for name in ("psi", "phi", "chi", "second")}
-    lines = [
-        f"{name:<7}{str(value.round(6)).replace(chr(10), chr(10) + ' ' * 7)}"
-        for name, value in values.items()
-    ]
-    lines.append(f"risk   {result.risk:.8g}   excess {result.excess_risk:.8g}")
-    lines.append(f"engine {result.engine}   error {result.error:.1e}")
-    scalars = {
-        name: getattr(result, name)
-        for name in ("risk", "excess_risk", "error", "engine")
-    }
-    drawn(
-        args, "\n".join(lines), {**values, **scalars}, lambda plot: plot.moments(result)
-    )
+    names = ("psi", "phi", "chi", "second", "risk", "excess_risk", "error", "engine")
+    values = {name: getattr(result, name) for name in names}
+    drawn(args, str(result), values, lambda plot: plot.moments(result))
     return 0

@@ -164,14 +164,7 @@ def run(args: argparse.Namespace) -> int:
             )
     except Interrupted as stop:
         best, complete = stop.result, False
-    text = [
-        (
-            f"{args.over:<18} {best.schedule}"
-            if not isinstance(best.schedule, dict)
-            else _several(best.schedule)
-        )
-    ]
-    text.append(str(best))
+    text = [str(best)]
     values: Json = {
         "objective": best.objective,
         "value": best.value,
@@ -240,10 +233,6 @@ def _length(
         f"--horizon is missing, and [run] of {task.name} has no `{word}` that would"
         " say it."
     )
-
-
-def _several(schedule: Json) -> str:
-    return "\n".join(f"{name:<18} {law}" for name, law in schedule.items())
 
 
 def _written(schedule: object) -> Any:

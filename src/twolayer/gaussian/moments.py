@@ -64,6 +64,15 @@ class Moments:
             ("psi", "phi", "chi", "second", "risk", "excess_risk", "error", "engine"),
         )
 
+    def __str__(self) -> str:
+        lines = []
+        for name in ("psi", "phi", "chi", "second"):
+            rows = str(getattr(self, name).round(6)).splitlines()
+            lines += [f"{name:<7}{rows[0]}", *(" " * 7 + row for row in rows[1:])]
+        lines.append(f"risk   {self.risk:.8g}   excess {self.excess_risk:.8g}")
+        lines.append(f"engine {self.engine}   error {self.error:.1e}")
+        return "\n".join(lines)
+
     def _repr_html_(self) -> str:
         rows = [
             (name, matrix(getattr(self, name)))

@@ -66,6 +66,7 @@ __all__ = ["Optimum", "Protocol", "optimise"]
 
 OVER = ("lr", "batch", "weight_decay")
 KINDS = ("free", "constant", *NAMED)
+SHOWN = 9  # points of a free function, where it is printed
 STEPS = 8  # of the integrator, for each interval of a free function
 FINER = (4, 16)  # times as many, where these are too few
 LEAST = (
@@ -202,6 +203,7 @@ class Optimum:
             else ""
         )
         lines = [
+            *self._protocol(),
             f"{self.objective:<18} {self.value:.7g}{share}",
             (
                 f"best constant      {self.constant.value:.7g}  "
@@ -219,6 +221,24 @@ class Optimum:
             + ("" if self.complete else ", not complete")
         )
         return "\n".join(lines)
+
+    def _protocol(self) -> list[str]:
+        """The law of every control, a free function by some of its points."""
+        several = isinstance(self.schedule, dict)
+        laws = self.schedule if several else {"schedule": self.schedule}
+        lines = []
+        for name, law in laws.items():
+            points = _points(law)
+            if not points:
+                lines.append(f"{name:<18} {law:.5g}")
+                continue
+            power = str(Scaling(1.0, law.exponent))
+            law_of_d = power[1:] if power.startswith("1") else f"*{power}"
+            word = {"alpha": "α"}.get(self.clock, self.clock)
+            for i, (at, value) in enumerate(points):
+                label = name if i == 0 else ""
+                lines.append(f"{label:<18} {word} = {at:<8.4g} {value:.5g}{law_of_d}")
+        return lines
 
     def __repr__(self) -> str:
         return (
@@ -246,6 +266,21 @@ class Optimum:
             self.path[self.clock].values, [self.path.lr.values], (self.clock, "lr")
         )
         return card("Optimal protocol", "", rows, picture)
+
+
+def _points(law: Any) -> list[tuple[float, float]]:
+    """Where a free function is, and its values, at nine of its points at most; nothing
+    for a law with a name.
+    """
+    schedule = law.schedule if isinstance(law, Scaling) else None
+    factors = [] if schedule is None else list(schedule.factors)
+    if len(factors) != 1 or factors[0].name != "table":
+        return []
+    places = dict(factors[0].lengths)["at"]
+    values = dict(factors[0].numbers)["values"]
+    # both ends are among them: how a rate ends is what a reader looks for
+    chosen = sorted({round(i) for i in np.linspace(0, len(places) - 1, SHOWN)})
+    return [(float(places[i].coefficient), law.coefficient * values[i]) for i in chosen]
 
 
 def _told(algorithm: SGD) -> str:
