@@ -121,8 +121,8 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         drawing,
         data,
-        f"{count} students from a random start: their sum is learned at once, the angles"
-        " are not",
+        f"{count} students from a random start: their sum is learned at once, the"
+        " angles are not",
     )
     return drawing
 
