@@ -13,7 +13,10 @@ converges like 1/n, as at a jump that no panel knows of; others converge faster.
 rules may agree by chance. So what is found of psi, relative to its size, is taken for
 phi too; a quadrature of several fields at once is never said to be finer than 1e-5 of
 the size of an average; and the slope of a student that bends between the nodes of a
-target counts with what it does near there (steps_between_nodes.py).
+target counts with what it does near there (steps_between_nodes.py). Where a loss or a
+rule bends the outer fields know nothing of the place, orders err as if at random, and
+one in forty agrees with one of ¾ by chance: a rule of half of the nodes is asked too,
+and what is found of psi, phi or chi, relative to its size, is taken for all three.
 
 An `Averager` is the host's handle: the engine chosen for a problem together with the
 ones that tell its error.
@@ -121,6 +124,7 @@ class Averager:
     ]  # other scramblings of what is sampled; empty when nothing is
     sampled: bool  # whether anything is
     first_sampled: bool  # whether more than chi is
+    rough: Engine | None  # as the probe with half of the nodes, where the push bends
     lines: Engine | None  # with fewer nodes on every line, where there are lines
     several: Averages  # whether each is by a quadrature of several fields at once
     P: np.ndarray
@@ -147,6 +151,10 @@ class Averager:
         total = Averages(*(np.zeros_like(x) for x in (M, Q, Q, a, np.zeros(()))))
         if self.probe is not None:
             found = _change(*self.probe, Q, M, a, noise)
+            if self.rough is not None:
+                other = _change(self.probe[0], self.rough, Q, M, a, noise)
+                found = Averages(*map(np.maximum, found, other))
+                found = self._as_coarse_as_each_other(found, Q, M, a, noise)
             if any(self.several):
                 found = self._no_finer(found, Q, M, a, noise)
             found = _added(found, left_out(self.probe[0], Q, M, a, noise))
@@ -170,6 +178,24 @@ class Averager:
                 np.where(counts & x.any(), np.maximum(x, SEVERAL * size), x)
                 for x, size, counts in zip(found, scale, self.several, strict=True)
             )
+        )
+
+    def _as_coarse_as_each_other(
+        self, found: Averages, Q: Gram, M: Cross, a: Layer, noise: float
+    ) -> Averages:
+        """Errors of the averages of one push, each at least that of the others relative
+        to its size.
+        """
+        silent = _silent_risk(self, *M.shape)
+        values = self(Q, M, a, noise)
+        scale = natural_scale(values, silent, np.asarray(Q), self.P, noise)
+        names = ("psi", "phi", "chi")
+        largest = max(
+            float(np.max(getattr(found, name)) / getattr(scale, name)) for name in names
+        )
+        least = {name: largest * getattr(scale, name) for name in names}
+        return found._replace(
+            **{name: np.maximum(getattr(found, name), x) for name, x in least.items()}
         )
 
     def error(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Averages:
@@ -433,16 +459,26 @@ def _select(builder: _Builder, order: int) -> Averager:
     exact = isinstance(plain, PartsEngine) and not (
         isinstance(plain.target, NodeTarget) and plain.target.sampled
     )
+    several = _of_several_fields(plain)
+    rough = None
+    if _bends(builder.kernel) and any(several):
+        rough = _truncated(builder.build(max(order // 2, 2), coarse=True)[0])
     return Averager(
         engine,
         None if eqx.tree_equal(*pair) is True else pair,
         scrambled,
         sampled,
         sampled and not exact,
+        rough,
         _with_shorter_lines(engine),
-        _of_several_fields(plain),
+        several,
         builder.P,
     )
+
+
+def _bends(kernel: Kernel) -> bool:
+    """Whether the push bends or jumps at places of which outer fields know nothing."""
+    return bool(kernel.loss.kinks) or kernel.rule is not None
 
 
 def _with_shorter_lines(engine: Engine) -> Engine | None:
