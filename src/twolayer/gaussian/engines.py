@@ -40,6 +40,7 @@ from twolayer.equations.increment_kernel import Kernel
 from twolayer.gaussian.all_fields import FullEngine, FullRule
 from twolayer.gaussian.by_parts import FittedEngine, Nothing, PartsEngine
 from twolayer.gaussian.closed_forms import forms_of
+from twolayer.gaussian.linear_rules import PushWeights, weights_of
 from twolayer.gaussian.nodes import target_frame, target_nodes
 from twolayer.gaussian.quadratic import QuadraticEngine, quadratic_task
 from twolayer.gaussian.rectifier import ReluRidge
@@ -274,17 +275,31 @@ class _Builder:
     noisy: bool
     scale: float
     flips: float
+    weights: PushWeights | None = None
 
     @property
     def P(self) -> np.ndarray:
         return np.asarray(self.gram)
+
+    @property
+    def closes(self) -> bool:
+        """Whether the averages of plain gradients are closed but for sums over nodes
+        of a smooth student.
+        """
+        plain, _ = self._plain(ORDER, coarse=False, scrambling=0)
+        if isinstance(plain, QuadraticEngine):
+            return True
+        if not isinstance(plain, PartsEngine) or isinstance(plain.variance, FullRule):
+            return False
+        ridges = isinstance(plain.target, RidgeTarget)
+        return plain.forms.closed and (ridges or not self.kernel.activation.kinks)
 
     def build(
         self, order: int, coarse: bool = False, scrambling: int = 0
     ) -> tuple[Engine, bool]:
         """An engine, and whether anything in it is sampled."""
         engine, sampled = self._plain(order, coarse, scrambling)
-        if self.scale == 1 and not self.flips:
+        if self.scale == 1 and not self.flips and self.weights is None:
             return engine, sampled
         silent = (
             jnp.eye(self.p),
@@ -296,7 +311,8 @@ class _Builder:
             if self.flips
             else np.zeros(())
         )
-        return AdaptedEngine(engine, self.scale, self.flips, square), sampled
+        adapted = AdaptedEngine(engine, self.scale, self.flips, square, self.weights)
+        return adapted, sampled
 
     def _plain(self, order: int, coarse: bool, scrambling: int) -> tuple[Engine, bool]:
         """The same for a mean over neurons, and for true labels where the loss is
@@ -438,12 +454,42 @@ def select(
     noisy = not linear and (traced(problem.noise) or problem.noise > 0)
     adapted = (problem.p / problem.divisor, problem.labels.flips if linear else 0.0)
     if isinstance(loss, RuledLoss):
+        closed = _closed_rule(problem, loss, engine, log2_points)
+        if closed is not None:
+            return _select(closed, order)
         loss = dataclasses.replace(loss, scale=adapted[0])
     kernel = Kernel(problem.activation, problem.target, loss, labels=labels)
     return _select(
         _Builder(kernel, problem.p, problem.gram, engine, log2_points, noisy, *adapted),
         order,
     )
+
+
+def _closed_rule(
+    problem: Problem, loss: RuledLoss, engine: str, log2_points: int
+) -> _Builder | None:
+    """How averages under a rule are built from those of plain gradients, where it has
+    weights of its own and second-order parts are closed; None elsewhere.
+    """
+    if loss.linear is None or loss.rule is None or engine != "auto":
+        return None
+    numbers = (problem.divisor, loss.batch, loss.rate)
+    weights = weights_of(loss.rule, problem.activation, problem.p, *numbers)
+    if weights is None:
+        return None
+    kernel = Kernel(problem.activation, problem.target, loss.plain)
+    builder = _Builder(
+        kernel,
+        problem.p,
+        problem.gram,
+        engine,
+        log2_points,
+        False,
+        problem.p / problem.divisor,
+        problem.labels.flips,
+        weights,
+    )
+    return builder if builder.closes else None
 
 
 @lru_cache(maxsize=64)
