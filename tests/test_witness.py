@@ -214,6 +214,16 @@ def test_nothing_is_said_where_averages_are_large() -> None:
     assert run.Q.values[0, -1].max() > 100 and heard(run)["entries"] > 20
 
 
+def test_rounding_at_zero_weights_is_no_contradiction() -> None:
+    """There phi is 0 in every sample, and its standard error is 0 too."""
+    problem, algorithm = tl.Problem("z1", "erf", noise=0.3), tl.SGD(1 / d)
+    for value, refuted in ((-2.9e-13, []), (1e-3, ["phi"])):
+        claim = Claim("flow", {"Q": np.array([[value]])}, 0.0, {})
+        stand = Stand(np.zeros((1, 1)), np.zeros((1, 1)), np.ones(1), [claim])
+        found = witness.heard(problem, algorithm, [stand])
+        assert list(found.refuted) == refuted
+
+
 def test_averages_by_hand_are_confirmed_and_others_are_not() -> None:
     problem = tl.Problem("z1", "linear", noise=0.3)
     assert not witness.heard(problem, tl.SGD(1 / d), [linear(0.7, 0.3)]).refuted

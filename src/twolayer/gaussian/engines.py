@@ -90,7 +90,9 @@ ROUNDING = 1e-14  # relative error of closed forms
 SURE = 9.0
 # |fine − coarse| of a rule that converges like 1/n, as a share of the error of the fine
 SLOWEST = 3.0
-TINY_LENGTH = 1e-150
+# weights shorter than this part of the target's count as that long: errors of averages
+# that vanish with the weights are rounding, and not to be divided by nothing
+SHORTEST = 1e-3
 # relative error that is stated at least for a quadrature of several fields at once
 SEVERAL = 1e-5
 SECONDS_PER_TERM = 1.5e-6  # of a run: about 240 evaluations
@@ -246,10 +248,11 @@ def _shared(error: Averages, Q: np.ndarray, P: np.ndarray) -> Averages:
     """Errors of psi and phi, both of which are averages of σ' e with fields: relative
     to the lengths of these, that of one is taken for the other too.
     """
-    own, star = np.sqrt(np.diagonal(Q)), np.sqrt(np.diagonal(P))
+    star = np.sqrt(np.diagonal(P))
+    own = np.maximum(np.sqrt(np.diagonal(Q)), SHORTEST * star.max())
     largest = np.maximum(
         (error.psi / star).max(axis=1),
-        (error.phi / np.maximum(own, TINY_LENGTH)).max(axis=1),
+        (error.phi / own).max(axis=1),
     )
     return error._replace(
         psi=np.maximum(error.psi, largest[:, None] * star),
@@ -569,7 +572,8 @@ def natural_scale(
         float(np.sqrt(2 * FLOOR * silent)),
         1e-150,
     )
-    own, star = (float(np.sqrt(np.max(np.diagonal(C)))) for C in (Q, P))
+    star = float(np.sqrt(np.max(np.diagonal(P))))
+    own = max(float(np.sqrt(np.max(np.diagonal(Q)))), SHORTEST * star)
     sizes = (
         gradient * star + 1e-300,
         gradient * own + 1e-300,
