@@ -226,6 +226,14 @@ CORNERS: dict[str, tuple[Task, Point]] = {
         loss="hinge",
         flips=0.4,
     ),
+    "two orders of a loss that bends agree by chance": cornered(
+        worded("tanh(z1/2)", lambda u: np.tanh(u[..., 0] / 2), growth=0),
+        "He2",
+        [[-6.6572806]],
+        [[-3.63423574]],
+        [-1.0],
+        loss="huber(0.5)",
+    ),
     "panels of the label noise": cornered(
         worded(
             "exp(z1/2)*sign(z1 - 0.7)",

@@ -533,14 +533,16 @@ def test_it_prints_itself_and_nothing_else_does(
         "claim  as d → ∞ the mean over runs is that of ode",
         "test   ",
         "0.0001",
-        "seen   ",
+        "figure ",
         "verdict",
     ):
         assert word in text
-    assert text.count(" agree\n") == len(agreed.verdicts)
+    assert text.count(" agree to ") == len(agreed.verdicts)
+    figures = [row.seen / row.range for row in agreed.verdicts]
+    assert all(f"agree to {figure:.1%}" in text for figure in figures)
     page = agreed._repr_html_()
     assert page.count("<tr>") == len(agreed.verdicts) + 1
-    assert ">agree</td>" in page
+    assert page.count('bold">agree to ') == len(agreed.verdicts)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import jax
@@ -889,3 +890,38 @@ def test_what_cannot_be_done_is_refused_with_the_reason(rule: str) -> None:
 def test_bad_input_is_refused_in_a_sentence(words: str, call: Any) -> None:
     with pytest.raises(tl.InputError, match=words):
         call()
+
+
+ZERO = tl.Overlaps([[0.0]], [[0.0]])
+
+
+def test_errors_of_averages_that_vanish_with_the_weights_are_divided_by_something() -> (
+    None
+):
+    """At zero weights phi is rounding, which counts by the size that it has for short ones."""
+    from twolayer.equations.averages import Expectations
+    from twolayer.gaussian.engines import _shared, natural_scale
+
+    one = np.ones((1, 1))
+    values = Expectations(0.2 * one, 0 * one, 0.04 * one, np.zeros(1), 0.5)
+    scale = natural_scale(values, 1.0, 0 * one, 4 * one, 0.0)
+    assert float(scale.psi) == pytest.approx(0.4)
+    assert float(scale.phi) == pytest.approx(1e-3 * 0.4)
+    errors = Expectations(0 * one, 3e-13 * one, 0 * one, np.zeros(1), np.zeros(()))
+    shared = _shared(errors, 0 * one, 4 * one)
+    assert 1e-13 < shared.psi[0, 0] < 1e-9
+
+
+@pytest.mark.slow
+def test_clipped_gradients_under_heavy_noise_start_from_zero_weights() -> None:
+    """The error was 4e276, and the run was going to take hours; beside it a start that is nearly the same."""
+    problem = tl.Problem("z1", "erf", noise=0.3, noise_law="student(3)")
+    clipped = tl.SGD(0.3 / d, rule="clip(0.25)")
+    zero, near = (
+        tl.solve(problem, clipped, tl.ODE(), start, time=0.5, save=1)
+        for start in (ZERO, tl.Overlaps([[1e-6]], [[0.0]]))
+    )
+    notes = json.loads(zero.attrs["notes"])
+    assert notes["engine_error"] < 1e-6 and "refuted" not in notes["witness"]
+    np.testing.assert_allclose(zero.M.values, near.M.values, atol=1e-6)
+    np.testing.assert_allclose(zero.Q.values, near.Q.values, atol=3e-6)

@@ -54,11 +54,16 @@ def runs(
 
 
 def judged(
-    allowed: float = 0.0, known: float = 0.0, dim: int = 10_000, **numbers: Any
+    allowed: float = 0.0,
+    known: float = 0.0,
+    dim: int = 10_000,
+    resolution: float | None = None,
+    **numbers: Any,
 ) -> Judgement:
     """The verdict on the risk."""
     found, theory = runs(**numbers)
     correction = {"risk": Correction(known, allowed)}
+    asked = {} if resolution is None else {"resolution": resolution}
     return judge(
         "runs",
         dim,
@@ -66,6 +71,7 @@ def judged(
         theory,
         ranges(theory, np.eye(2), dim),
         corrections=correction,
+        **asked,
     )[0]
 
 
@@ -92,6 +98,35 @@ def test_a_theory_may_be_off_by_a_tenth_and_no_more() -> None:
         0.08, rel=1e-6
     ) and row.worst_ratio == pytest.approx(0.6, rel=1e-6)
     assert row.deviation == pytest.approx(-0.03)
+
+
+def test_the_word_carries_its_figure_and_a_finer_one_can_be_asked_for() -> None:
+    """Deviation and allowance are 0.049 of the range of 1 together."""
+    plain = judged(0.025, shift=0.024)
+    assert (plain.verdict, plain.words) == ("agree", "agree to 4.9%")
+    assert judged(0.025, shift=0.024, resolution=0.05).words == "agree to 4.9%"
+    finer = judged(0.025, shift=0.024, resolution=0.04)
+    assert (finer.verdict, finer.words) == ("undecided", "undecided (4.9%)")
+    assert finer.resolution == 0.04 and "finite size may take 3%" in finer.reason
+    assert "a larger dim" in finer.reason
+    wide = judged(0.12, shift=0.1, resolution=0.3)
+    assert wide.words == "agree to 22%"
+    assert judged(0.02, shift=0.03, resolution=0.5).words == "differ"
+
+
+def test_seeds_are_counted_for_the_resolution_that_is_asked_for() -> None:
+    """Noise of 3 % of the range: no seeds are wanting for a tenth, four times as many and more for a finer one."""
+    coarse = judged(spread=0.0021)
+    assert coarse.verdict == "agree"
+    finer = judged(spread=0.0021, resolution=coarse.seen / coarse.range / 2)
+    assert finer.verdict == "undecided" and "seeds" in finer.reason
+
+
+@pytest.mark.parametrize("share", [0.0, -0.1, 1.1, np.nan, "fine", True])
+def test_a_resolution_is_a_part_of_the_range(share: Any) -> None:
+    problem, start = tl.Problem("z1", "linear"), tl.Overlaps([[1.0]], [[0.0]])
+    with pytest.raises(tl.InputError, match=r"resolution.*a part of the range"):
+        tl.compare(problem, tl.SGD(1 / d), None, start, time=1, resolution=share)
 
 
 def test_a_known_shift_is_added() -> None:

@@ -87,6 +87,21 @@ def test_a_factor_in_the_mean_step_is_seen(
         tl.solve(SQUARES, large, tl.GiantSteps(), TWO, steps=2, save=1)
 
 
+@pytest.mark.parametrize("name", ["own", "star", "second"])
+def test_a_factor_in_the_gradient_of_the_population_is_seen(
+    planting: pytest.MonkeyPatch, name: str
+) -> None:
+    right = QuadraticEngine.gradient
+
+    def wrong(self: QuadraticEngine, *point: Any) -> Any:
+        found = right(self, *point)
+        return found._replace(**{name: 1.05 * getattr(found, name)})
+
+    planting.setattr(QuadraticEngine, "gradient", wrong)
+    with pytest.warns(tl.errors.WitnessWarning, match="Population: "):
+        tl.solve(SQUARES, BOTH.replace(lr=0.2), tl.Population(), TWO, steps=2, save=1)
+
+
 def test_a_term_of_a_finite_dimension_is_seen(planting: pytest.MonkeyPatch) -> None:
     """Pairs of samples of a batch left out of the mean step, which says that it has them."""
     right = MeanStep.mean
@@ -215,6 +230,16 @@ def test_nothing_is_said_where_averages_are_large() -> None:
     assert run.Q.values[0, -1].max() > 100 and heard(run)["entries"] > 20
 
 
+def test_rounding_at_zero_weights_is_no_contradiction() -> None:
+    """There phi is 0 in every sample, and its standard error is 0 too."""
+    problem, algorithm = tl.Problem("z1", "erf", noise=0.3), tl.SGD(1 / d)
+    for value, refuted in ((-2.9e-13, []), (1e-3, ["phi"])):
+        claim = Claim("flow", {"Q": np.array([[value]])}, 0.0, {})
+        stand = Stand(np.zeros((1, 1)), np.zeros((1, 1)), np.ones(1), [claim])
+        found = witness.heard(problem, algorithm, [stand])
+        assert list(found.refuted) == refuted
+
+
 def test_averages_by_hand_are_confirmed_and_others_are_not() -> None:
     problem = tl.Problem("z1", "linear", noise=0.3)
     assert not witness.heard(problem, tl.SGD(1 / d), [linear(0.7, 0.3)]).refuted
@@ -268,6 +293,7 @@ RIGHT: dict[str, tuple[tl.Problem, tl.SGD, Any]] = {
     "giant": (SQUARES, tl.SGD(0.2, batch=4 * d, momentum=0.3), tl.GiantSteps()),
     "map": (SQUARES, tl.SGD(0.2, batch=4 * d, weight_decay=0.1), tl.Map(400)),
     "diffusion": (SQUARES, BOTH, tl.SDE(400)),
+    "descent": (SQUARES, BOTH.replace(lr=0.2), tl.Population()),
 }
 MORE: dict[str, tuple[tl.Problem, tl.SGD, Any]] = {
     **{loss: (SIGN, tl.SGD(0.2 / d, loss=loss), tl.ODE())
@@ -279,6 +305,11 @@ MORE: dict[str, tuple[tl.Problem, tl.SGD, Any]] = {
        for law in ("laplace", "uniform", "student(3)", "cauchy")},
     "sampled": (tl.Problem("z1 + z1*z2", "relu", width=3), tl.SGD(0.2 / d), tl.ODE(averages=tl.Averages(points=2**8, accuracy=0.1))),
     "blocks": (tl.Problem("z1", "erf", width=2, inputs=BLOCKS), tl.SGD(0.2 / d, geometry="projected"), tl.ODE()),
+    "descent, rectifiers": (
+        tl.Problem(tl.Teacher("relu", 2), "relu", width=3, normalisation="sqrt"),
+        tl.SGD(0.2, geometry="spherical", train_second_layer=True), tl.Population(),
+    ),
+    "descent, flips": (tl.Problem("z1", "tanh", width=2, flips=0.2), tl.SGD(0.2), tl.Population()),
     "population, blocks": (tl.Problem("z1", "erf", width=2, inputs=BLOCKS), tl.SGD(0.2), tl.Population()),
     "flow, blocks": (tl.Problem("z1", "erf", width=2, inputs=BLOCKS), tl.SGD(0.2), tl.Population(flow=True)),
     "blocks, giant": (tl.Problem("z1", "erf", width=2, inputs=BLOCKS), tl.SGD(0.2, batch=2 * d), tl.GiantSteps()),

@@ -292,8 +292,8 @@ MUTANTS: list[Mutant] = [
         ),
         (
             "quadratic-rows",
-            "rows = (2 * scale * a)[:, None] * (2 * OB[:p] + t1 * jnp.eye(p, len(omega)))",
-            "rows = (2 * scale * a)[:, None] * (OB[:p] + t1 * jnp.eye(p, len(omega)))",
+            "rows = (2 * scale * w)[:, None] * (2 * OB[:p] + t1 * jnp.eye(p, len(omega)))",
+            "rows = (2 * scale * w)[:, None] * (OB[:p] + t1 * jnp.eye(p, len(omega)))",
             "2 in the gradient as rows",
         ),
     ),
@@ -458,13 +458,13 @@ MUTANTS: list[Mutant] = [
         brute("erf teacher"),
         (
             "parts-noise",
-            "chi = a[:, None] * a[None, :] * (self.variance(Q, M, a, s) + noise * pair.dd)",
-            "chi = a[:, None] * a[None, :] * (self.variance(Q, M, a, s) + noise * pair.ff)",
+            "chi = w[:, None] * w[None, :] * (self.variance(Q, M, a, s) + noise * pair.dd)",
+            "chi = w[:, None] * w[None, :] * (self.variance(Q, M, a, s) + noise * pair.ff)",
             "E[σ'σ'] → E[σσ] times the noise",
         ),
         (
             "parts-second-layer",
-            "psi=a[:, None] * (h.star - s * f.star),",
+            "psi=w[:, None] * (h.star - s * f.star),",
             "psi=h.star - s * f.star,",
             "a dropped in psi",
         ),

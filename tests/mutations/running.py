@@ -52,15 +52,21 @@ MUTANTS: list[Mutant] = [
         (VERDICTS,),
         (
             "judge-share",
-            "trial = Trial(mean, 0.0, error, SHARE * size, room + rounding, limit)",
-            "trial = Trial(mean, 0.0, error, 3 * SHARE * size, room + rounding, limit)",
+            "trial = Trial(mean, 0.0, error, resolution * size, room + rounding, limit)",
+            "trial = Trial(mean, 0.0, error, 3 * resolution * size, room + rounding, limit)",
             '"agree" three times looser',
         ),
         (
             "judge-noise",
-            "trial = Trial(mean, 0.0, error, SHARE * size, room + rounding, limit)",
-            "trial = Trial(mean, 0.0, 2 * error, SHARE * size, room + rounding, limit)",
+            "trial = Trial(mean, 0.0, error, resolution * size, room + rounding, limit)",
+            "trial = Trial(mean, 0.0, 2 * error, resolution * size, room + rounding, limit)",
             "standard errors doubled",
+        ),
+        (
+            "judge-resolution",
+            "reason=_explain(trial, times, n, resolution),",
+            "reason=_explain(trial, times, n, SHARE),",
+            "seeds and dimensions that would decide, for another resolution",
         ),
         (
             "judge-shift",

@@ -51,6 +51,10 @@ EXAMPLES = (
         "more seeds, in both.nc and both.png",
     ),
     (
+        "twolayer compare task.toml --resolution 0.03 --set run.dim=4000",
+        "agreement to 3 %, at a dimension that allows it",
+    ),
+    (
         "twolayer compare task.toml --data rows.npz --out rows",
         "SGD over given rows, against their Gaussian surrogate",
     ),
@@ -76,6 +80,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=(
             "run SGD over these rows: .npz with X, y and if known W_star, or .csv with"
             " columns x_1, …, x_d, y"
+        ),
+    )
+    parser.add_argument(
+        "--resolution",
+        type=float,
+        metavar="SHARE",
+        help=(
+            "the part of its range that a theory may be off without being seen where"
+            " runs agree with it (default: 0.1)"
         ),
     )
     add_dry_run(parser)
@@ -123,6 +136,8 @@ def run(args: argparse.Namespace) -> int:
         )
     base = output_base(args.out, Path(args.task).stem)
     options = {"progress": not args.json, "force": args.force, "each": keeper(base)}
+    if args.resolution is not None:
+        options["resolution"] = args.resolution
     try:
         with one_line_warnings():
             done = compare(
@@ -230,5 +245,5 @@ def show(done: Comparison) -> None:
         "suspect": "magenta",
     }
     for word, style in styles.items():
-        text.highlight_regex(rf"(?m)\b{word}$", style)
+        text.highlight_regex(rf"(?m)\b{word}( to \S+| \(\S+\))?$", style)
     Console(file=sys.stdout, soft_wrap=True).print(text)

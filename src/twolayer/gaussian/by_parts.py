@@ -79,20 +79,31 @@ class PartsEngine(Engine):
         """Terms of the first-order part."""
         return self.forms.pair_work(p, p * p) + self.target.work(p)
 
-    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Expectations:
-        """The averages at one point."""
+    def __call__(
+        self,
+        Q: Gram,
+        M: Cross,
+        a: Layer,
+        noise: Scalar,
+        weights: Layer | None = None,
+    ) -> Expectations:
+        """The averages at one point; ``weights`` stand in the place of a in the push,
+        where the second-order part is closed.
+        """
         f, pair = student_terms(self.forms, Q, M, a)
         h = self.target.terms(Q, M)
         s = self.student
+        w = a if weights is None else weights
         if isinstance(self.variance, FullRule):
+            assert weights is None, "nodes over all fields know the push with a"
             chi = self.variance.averages(Q, M, a, noise).chi
         else:
             chi = (
-                a[:, None] * a[None, :] * (self.variance(Q, M, a, s) + noise * pair.dd)
+                w[:, None] * w[None, :] * (self.variance(Q, M, a, s) + noise * pair.dd)
             )
         return Expectations(
-            psi=a[:, None] * (h.star - s * f.star),
-            phi=a[:, None] * (h.own - s * f.own),
+            psi=w[:, None] * (h.star - s * f.star),
+            phi=w[:, None] * (h.own - s * f.own),
             chi=chi,
             second=h.value - s * f.value,
             excess_risk=_risk(h, f, a),
@@ -102,16 +113,24 @@ class PartsEngine(Engine):
         """The excess risk alone, for which nothing of second order is needed."""
         return _risk(self.target.terms(Q, M), student_terms(self.forms, Q, M, a)[0], a)
 
-    def gradient(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Gradient:
-        """The mean gradient as a combination of the rows."""
+    def gradient(
+        self,
+        Q: Gram,
+        M: Cross,
+        a: Layer,
+        noise: Scalar,
+        weights: Layer | None = None,
+    ) -> Gradient:
+        """The mean gradient as a combination of the rows; ``weights`` as in a call."""
         f, h, s = (
             student_rows(self.forms, Q, M, a),
             self.target.rows(Q, M),
             self.student,
         )
+        w = a if weights is None else weights
         return Gradient(
-            a[:, None] * (h.own - s * f.own),
-            a[:, None] * (h.star - s * f.star),
+            w[:, None] * (h.own - s * f.own),
+            w[:, None] * (h.star - s * f.star),
             h.value - s * f.value,
         )
 

@@ -13,7 +13,10 @@ converges like 1/n, as at a jump that no panel knows of; others converge faster.
 rules may agree by chance. So what is found of psi, relative to its size, is taken for
 phi too; a quadrature of several fields at once is never said to be finer than 1e-5 of
 the size of an average; and the slope of a student that bends between the nodes of a
-target counts with what it does near there (steps_between_nodes.py).
+target counts with what it does near there (steps_between_nodes.py). Where a loss or a
+rule bends the outer fields know nothing of the place, orders err as if at random, and
+one in forty agrees with one of ¾ by chance: a rule of half of the nodes is asked too,
+and what is found of psi, phi or chi, relative to its size, is taken for all three.
 
 An `Averager` is the host's handle: the engine chosen for a problem together with the
 ones that tell its error.
@@ -37,6 +40,7 @@ from twolayer.equations.increment_kernel import Kernel
 from twolayer.gaussian.all_fields import FullEngine, FullRule
 from twolayer.gaussian.by_parts import FittedEngine, Nothing, PartsEngine
 from twolayer.gaussian.closed_forms import forms_of
+from twolayer.gaussian.linear_rules import PushWeights, weights_of
 from twolayer.gaussian.nodes import target_frame, target_nodes
 from twolayer.gaussian.quadratic import QuadraticEngine, quadratic_task
 from twolayer.gaussian.rectifier import ReluRidge
@@ -85,7 +89,9 @@ ROUNDING = 1e-14  # relative error of closed forms
 SURE = 9.0
 # |fine − coarse| of a rule that converges like 1/n, as a share of the error of the fine
 SLOWEST = 3.0
-TINY_LENGTH = 1e-150
+# weights shorter than this part of the target's count as that long: errors of averages
+# that vanish with the weights are rounding, and not to be divided by nothing
+SHORTEST = 1e-3
 # relative error that is stated at least for a quadrature of several fields at once
 SEVERAL = 1e-5
 SECONDS_PER_TERM = 1.5e-6  # of a run: about 240 evaluations
@@ -124,6 +130,7 @@ class Averager:
     ]  # other scramblings of what is sampled; empty when nothing is
     sampled: bool  # whether anything is
     first_sampled: bool  # whether more than chi is
+    rough: Engine | None  # as the probe with half of the nodes, where the push bends
     lines: Engine | None  # with fewer nodes on every line, where there are lines
     several: Expectations  # whether each is by a quadrature of several fields at once
     P: np.ndarray
@@ -150,6 +157,10 @@ class Averager:
         total = Expectations(*(np.zeros_like(x) for x in (M, Q, Q, a, np.zeros(()))))
         if self.probe is not None:
             found = _change(*self.probe, Q, M, a, noise)
+            if self.rough is not None:
+                other = _change(self.probe[0], self.rough, Q, M, a, noise)
+                found = Expectations(*map(np.maximum, found, other))
+                found = self._as_coarse_as_each_other(found, Q, M, a, noise)
             if any(self.several):
                 found = self._no_finer(found, Q, M, a, noise)
             found = _added(found, left_out(self.probe[0], Q, M, a, noise))
@@ -173,6 +184,24 @@ class Averager:
                 np.where(counts & x.any(), np.maximum(x, SEVERAL * size), x)
                 for x, size, counts in zip(found, scale, self.several, strict=True)
             )
+        )
+
+    def _as_coarse_as_each_other(
+        self, found: Expectations, Q: Gram, M: Cross, a: Layer, noise: float
+    ) -> Expectations:
+        """Errors of the averages of one push, each at least that of the others relative
+        to its size.
+        """
+        silent = _silent_risk(self, *M.shape)
+        values = self(Q, M, a, noise)
+        scale = natural_scale(values, silent, np.asarray(Q), self.P, noise)
+        names = ("psi", "phi", "chi")
+        largest = max(
+            float(np.max(getattr(found, name)) / getattr(scale, name)) for name in names
+        )
+        least = {name: largest * getattr(scale, name) for name in names}
+        return found._replace(
+            **{name: np.maximum(getattr(found, name), x) for name, x in least.items()}
         )
 
     def error(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Expectations:
@@ -222,10 +251,11 @@ def _shared(error: Expectations, Q: np.ndarray, P: np.ndarray) -> Expectations:
     """Errors of psi and phi, both of which are averages of σ' e with fields: relative
     to the lengths of these, that of one is taken for the other too.
     """
-    own, star = np.sqrt(np.diagonal(Q)), np.sqrt(np.diagonal(P))
+    star = np.sqrt(np.diagonal(P))
+    own = np.maximum(np.sqrt(np.diagonal(Q)), SHORTEST * star.max())
     largest = np.maximum(
         (error.psi / star).max(axis=1),
-        (error.phi / np.maximum(own, TINY_LENGTH)).max(axis=1),
+        (error.phi / own).max(axis=1),
     )
     return error._replace(
         psi=np.maximum(error.psi, largest[:, None] * star),
@@ -251,17 +281,31 @@ class _Builder:
     noisy: bool
     scale: float
     flips: float
+    weights: PushWeights | None = None
 
     @property
     def P(self) -> np.ndarray:
         return np.asarray(self.gram)
+
+    @property
+    def closes(self) -> bool:
+        """Whether the averages of plain gradients are closed but for sums over nodes
+        of a smooth student.
+        """
+        plain, _ = self._plain(ORDER, coarse=False, scrambling=0)
+        if isinstance(plain, QuadraticEngine):
+            return True
+        if not isinstance(plain, PartsEngine) or isinstance(plain.variance, FullRule):
+            return False
+        ridges = isinstance(plain.target, RidgeTarget)
+        return plain.forms.closed and (ridges or not self.kernel.activation.kinks)
 
     def build(
         self, order: int, coarse: bool = False, scrambling: int = 0
     ) -> tuple[Engine, bool]:
         """An engine, and whether anything in it is sampled."""
         engine, sampled = self._plain(order, coarse, scrambling)
-        if self.scale == 1 and not self.flips:
+        if self.scale == 1 and not self.flips and self.weights is None:
             return engine, sampled
         silent = (
             jnp.eye(self.p),
@@ -273,7 +317,8 @@ class _Builder:
             if self.flips
             else np.zeros(())
         )
-        return AdaptedEngine(engine, self.scale, self.flips, square), sampled
+        adapted = AdaptedEngine(engine, self.scale, self.flips, square, self.weights)
+        return adapted, sampled
 
     def _plain(self, order: int, coarse: bool, scrambling: int) -> tuple[Engine, bool]:
         """The same for a mean over neurons, and for true labels where the loss is
@@ -415,12 +460,42 @@ def select(
     noisy = not linear and (traced(problem.noise) or problem.noise > 0)
     adapted = (problem.p / problem.divisor, problem.labels.flips if linear else 0.0)
     if isinstance(loss, RuledLoss):
+        closed = _closed_rule(problem, loss, engine, log2_points)
+        if closed is not None:
+            return _select(closed, order)
         loss = dataclasses.replace(loss, scale=adapted[0])
     kernel = Kernel(problem.activation, problem.target, loss, labels=labels)
     return _select(
         _Builder(kernel, problem.p, problem.gram, engine, log2_points, noisy, *adapted),
         order,
     )
+
+
+def _closed_rule(
+    problem: Problem, loss: RuledLoss, engine: str, log2_points: int
+) -> _Builder | None:
+    """How averages under a rule are built from those of plain gradients, where it has
+    weights of its own and second-order parts are closed; None elsewhere.
+    """
+    if loss.linear is None or loss.rule is None or engine != "auto":
+        return None
+    numbers = (problem.divisor, loss.batch, loss.rate)
+    weights = weights_of(loss.rule, problem.activation, problem.p, *numbers)
+    if weights is None:
+        return None
+    kernel = Kernel(problem.activation, problem.target, loss.plain)
+    builder = _Builder(
+        kernel,
+        problem.p,
+        problem.gram,
+        engine,
+        log2_points,
+        False,
+        problem.p / problem.divisor,
+        problem.labels.flips,
+        weights,
+    )
+    return builder if builder.closes else None
 
 
 @lru_cache(maxsize=64)
@@ -436,16 +511,26 @@ def _select(builder: _Builder, order: int) -> Averager:
     exact = isinstance(plain, PartsEngine) and not (
         isinstance(plain.target, NodeTarget) and plain.target.sampled
     )
+    several = _of_several_fields(plain)
+    rough = None
+    if _bends(builder.kernel) and any(several):
+        rough = _truncated(builder.build(max(order // 2, 2), coarse=True)[0])
     return Averager(
         engine,
         None if eqx.tree_equal(*pair) is True else pair,
         scrambled,
         sampled,
         sampled and not exact,
+        rough,
         _with_shorter_lines(engine),
-        _of_several_fields(plain),
+        several,
         builder.P,
     )
+
+
+def _bends(kernel: Kernel) -> bool:
+    """Whether the push bends or jumps at places of which outer fields know nothing."""
+    return bool(kernel.loss.kinks) or kernel.rule is not None
 
 
 def _with_shorter_lines(engine: Engine) -> Engine | None:
@@ -490,7 +575,8 @@ def natural_scale(
         float(np.sqrt(2 * FLOOR * silent)),
         1e-150,
     )
-    own, star = (float(np.sqrt(np.max(np.diagonal(C)))) for C in (Q, P))
+    star = float(np.sqrt(np.max(np.diagonal(P))))
+    own = max(float(np.sqrt(np.max(np.diagonal(Q)))), SHORTEST * star)
     sizes = (
         gradient * star + 1e-300,
         gradient * own + 1e-300,

@@ -97,6 +97,7 @@ def quadratic_gradient(
     M: Cross,
     P: Numbers,
     a: Layer,
+    weights: Layer | None = None,
 ) -> Gradient:
     """The mean gradient as a combination of the rows, arguments as for
     `quadratic_averages`.
@@ -106,7 +107,8 @@ def quadratic_gradient(
     B, b0 = residual_form(scale, shift, H, h0, student, a)
     OB = omega @ B
     t1 = jnp.trace(OB) + b0
-    rows = (2 * scale * a)[:, None] * (2 * OB[:p] + t1 * jnp.eye(p, len(omega)))
+    w = a if weights is None else weights
+    rows = (2 * scale * w)[:, None] * (2 * OB[:p] + t1 * jnp.eye(p, len(omega)))
     second = (
         scale * (t1 * jnp.diagonal(Q) + 2 * (OB @ omega).diagonal()[:p]) + shift * t1
     )
@@ -124,9 +126,10 @@ def quadratic_averages(
     P: Numbers,
     a: Layer,
     noise: Scalar,
+    weights: Layer | None = None,
 ) -> Expectations:
     """Averages for σ = scale·x² + shift; ``student`` is 1 for the squared loss, 0 for
-    the correlation loss.
+    the correlation loss, and ``weights`` stand in the place of a in the push.
 
     Cost O((p + k)³).
     """
@@ -137,7 +140,7 @@ def quadratic_averages(
     A = omega @ BO
     first = t1 * omega + 2 * A
     variance = (square + noise) * omega + 4 * t1 * A + 8 * omega @ B @ A
-    slope = 2 * scale * a
+    slope = 2 * scale * (a if weights is None else weights)
     v = slope[:, None] * first[:p]
     return Expectations(
         psi=v[:, p:],
@@ -179,8 +182,17 @@ class QuadraticEngine(Engine):
         """Terms of one evaluation."""
         return 0.5 * (p + len(self.P)) ** 3
 
-    def __call__(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Expectations:
-        """The averages at one point."""
+    def __call__(
+        self,
+        Q: Gram,
+        M: Cross,
+        a: Layer,
+        noise: Scalar,
+        weights: Layer | None = None,
+    ) -> Expectations:
+        """The averages at one point; ``weights`` stand in the place of a in the
+        push.
+        """
         return quadratic_averages(
             self.scale,
             self.shift,
@@ -192,6 +204,7 @@ class QuadraticEngine(Engine):
             self.P,
             a,
             noise,
+            weights,
         )
 
     def excess_risk(self, Q: Gram, M: Cross, a: Layer) -> Real:
@@ -199,8 +212,14 @@ class QuadraticEngine(Engine):
         omega = jnp.block([[Q, M], [M.T, self.P]])
         return quadratic_risk(self.scale, self.shift, self.H, self.h0, omega, a)
 
-    def gradient(self, Q: Gram, M: Cross, a: Layer, noise: Scalar) -> Gradient:
-        """The mean gradient as a combination of the rows."""
-        return quadratic_gradient(
-            self.scale, self.shift, self.H, self.h0, self.student, Q, M, self.P, a
-        )
+    def gradient(
+        self,
+        Q: Gram,
+        M: Cross,
+        a: Layer,
+        noise: Scalar,
+        weights: Layer | None = None,
+    ) -> Gradient:
+        """The mean gradient as a combination of the rows; ``weights`` as in a call."""
+        task = (self.scale, self.shift, self.H, self.h0, self.student)
+        return quadratic_gradient(*task, Q, M, self.P, a, weights)

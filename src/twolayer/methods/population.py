@@ -85,10 +85,12 @@ from twolayer.task.averages import ACCURACY, USUAL, Averages, keep_averages
 from twolayer.task.clocks import Clocks
 from twolayer.task.heavy_tails import infinite
 from twolayer.task.method import (
+    Claim,
     Evolution,
     Method,
     Outcome,
     Snapshot,
+    Stand,
     Task,
     register_method,
 )
@@ -98,6 +100,8 @@ from twolayer.task.schedule_factors import Tempo
 
 __all__ = ["Population"]
 
+# errors of rows of a gradient, in those of averages of it that nothing cancels in
+APART = 4.0
 NS_PER_PAIR = 40.0  # of rows, for estimates of cost: most of it is an arctangent
 
 
@@ -179,6 +183,12 @@ def look(descent: Descent, W: Real, a: Real) -> Tree:
     return jax.vmap(jax.vmap(one))(W, a)
 
 
+@eqx.filter_jit
+def _pushed(descent: Descent, W: Real, a: Real, noise: Number) -> Tree:
+    """The mean gradients of both layers at one start."""
+    return tuple(descent(W, a, noise))
+
+
 class Observer:
     """Turns rows into snapshots, and keeps what overlaps would lose to rounding: the
     excess risk and Q⊥.
@@ -231,6 +241,26 @@ class Observer:
             "engine_error": gradient_error(self.descent, self.averager, *point),
         }
 
+    def stand(self, task: Task, rows: Layers) -> Stand:
+        """The mean gradient that is relied on at the rows of one start, as what it does
+        to the overlaps.
+        """
+        noise, algorithm = jnp.asarray(task.problem.noise, float), task.algorithm
+        W, a = map(np.asarray, rows)
+        first, second = map(np.asarray, _pushed(self.descent, W, a, noise))
+        Q, M = map(np.asarray, self.descent.overlaps(W))
+        k = self.descent.L.shape[1]
+        dM, dQ = first[:, :k] @ self.descent.L.T, first @ W.T + W @ first.T
+        if algorithm.geometry != "free":
+            growth = np.diagonal(dQ) / (2 * np.diagonal(Q))
+            dM = dM - M * growth[:, None]
+            dQ = dQ - Q * (growth[:, None] + growth)
+        values = {"M": dM, "Q": dQ} if algorithm.train_first_layer else {}
+        if algorithm.train_second_layer:
+            values["a"] = second
+        own = gradient_error(self.descent, self.averager, Q, M, a, noise)
+        return Stand(Q, M, a, [Claim("flow", values, APART * own, {})])
+
     def largest_lr(self, task: Task) -> float | None:
         """The lr beyond which steps overshoot: lr (h/N + λ) < 2 (1 + β) with h the
         largest curvature.
@@ -282,6 +312,14 @@ class DescentStepper(Stepper):
         return self.observer.see(
             Layers(*(self.lanes.unfold(x)[:, None] for x in state.now))
         )
+
+    def claims(self, state: Memory) -> list[Stand]:
+        """The mean gradient at the first start, and at the end of that run."""
+        ends = Layers(*(self.lanes.unfold(x) for x in state.now))
+        points = (self.observer.start, ends)
+        return [
+            self.observer.stand(self.lanes.task, Layers(x.W[0], x.a[0])) for x in points
+        ]
 
     def left(self, state: Memory) -> Memory | None:
         """The rows before the last step too, where they are carried."""

@@ -88,14 +88,15 @@ def table(
     rows: Iterable[Sequence[str]],
     colour: dict[str, str] | None = None,
 ) -> str:
-    """A table with a line of names; cells that are one of the words of ``colour`` have
-    that colour.
+    """A table with a line of names; cells that begin with one of the words of
+    ``colour`` have that colour.
     """
     tint, style = colour or {}, "text-align:right;padding:1px 8px"
     top = "".join(f'<th style="{style}">{escaped(word)}</th>' for word in head)
 
     def cell_html(cell: str) -> str:
-        strong = f";color:{tint[cell]};font-weight:bold" if cell in tint else ""
+        word = cell.partition(" ")[0]
+        strong = f";color:{tint[word]};font-weight:bold" if word in tint else ""
         return f'<td style="{style}{strong}">{escaped(cell)}</td>'
 
     body = "".join(f"<tr>{''.join(map(cell_html, row))}</tr>" for row in rows)

@@ -22,12 +22,14 @@ from twolayer.numerics.errors import (
     InputError,
     Interrupted,
     Refused,
+    finite_number,
     positive_integer,
     reject,
+    require,
 )
 from twolayer.numerics.random import check_seed
 from twolayer.running.comparison import Comparison, tree_of
-from twolayer.running.judging import Judgement, entries, judge, ranges
+from twolayer.running.judging import SHARE, Judgement, entries, judge, ranges
 from twolayer.running.plan import Plan
 from twolayer.running.progress import Announcer
 from twolayer.running.smaller_dimensions import (
@@ -50,6 +52,7 @@ __all__ = ["compare", "default_methods", "foreseen", "verdicts_of"]
 MAX_VECTOR_WORK = (
     3e10  # numbers moved by Vectors beyond which it is left out unless asked for
 )
+SHARES = "a part of the range, above 0 and at most 1"
 ALONE = 5.0  # starts below so many d^(−1/2) are ruled by the noise of single samples
 
 
@@ -112,6 +115,7 @@ def compare(
     save: Save = 200,
     seeds: int = 32,
     seed: int = 0,
+    resolution: float = SHARE,
     progress: Progress = None,
     force: bool = False,
     each: Callable[[Comparison], object] | None = None,
@@ -140,6 +144,10 @@ def compare(
         As for `solve`.
     seeds, seed : int
         For the stochastic methods.
+    resolution : float
+        Between 0 and 1: the part of its range that a theory may be off without being
+        seen where runs agree with it. Smaller ones take more seeds and a larger
+        dimension; the table says which where it is undecided.
     progress : bool or Listener, optional
         As for `solve`; where progress is shown, a line tells which run begins.
     force : bool
@@ -151,9 +159,9 @@ def compare(
     Returns
     -------
     Comparison
-        It prints itself: a table of verdicts, agree, differ or undecided, with what
-        they rest on. ``.verdicts`` are its rows, ``.results`` the results by name,
-        ``.tree`` the DataTree that `save` writes.
+        It prints itself: a table of verdicts, such as agree to 4 %, differ or
+        undecided, with what they rest on. ``.verdicts`` are its rows, ``.results`` the
+        results by name, ``.tree`` the DataTree that `save` writes.
 
     Examples
     --------
@@ -173,6 +181,8 @@ def compare(
     """
     announcer = Announcer(progress)
     seed, seeds = check_seed(seed), positive_integer("seeds", seeds)
+    resolution = finite_number("resolution", resolution, accepted=SHARES)
+    require(0 < resolution <= 1, "resolution", resolution, SHARES)
     plan, ends, asked, skipped, usable, start = _begun(
         problem,
         algorithm,
@@ -182,7 +192,9 @@ def compare(
         seeds,
         seed,
     )
-    told = _told(plan, asked, **ends, save=save, seeds=seeds, seed=seed)
+    kept: Options = {"save": save, "seeds": seeds, "seed": seed}
+    kept |= {"resolution": resolution}
+    told = _told(plan, asked, **ends, **kept)
     names = dict(zip(_labels(usable), usable, strict=True))
     results: dict[str, xr.Dataset] = {}
     rows: list[Judgement] = []
@@ -227,7 +239,8 @@ def compare(
             raise Refused(
                 ", ".join(skipped), "; ".join(skipped.values()), plan.support.methods
             )
-        rows = verdicts_of(Pilots(plan, start, seeds, seed, announcer), done, results)
+        pilots = Pilots(plan, start, seeds, seed, announcer)
+        rows = verdicts_of(pilots, done, results, resolution)
     except KeyboardInterrupt as stop:
         if (
             isinstance(stop, Interrupted)
@@ -419,7 +432,10 @@ def _described(method: Method, seeds: int) -> str:
 
 
 def verdicts_of(
-    pilots: Pilots, methods: dict[str, Method], results: dict[str, xr.Dataset]
+    pilots: Pilots,
+    methods: dict[str, Method],
+    results: dict[str, xr.Dataset],
+    resolution: float = SHARE,
 ) -> list[Judgement]:
     """Rows of the table: every method but the first against the first."""
     (reference, first), *others = methods.items()
@@ -468,6 +484,7 @@ def verdicts_of(
             finite.corrections,
             unit,
             whole,
+            resolution,
         )
         hint = _hint(pilots.plan.problem, pilots.start, method.dimension)
         for row in found:

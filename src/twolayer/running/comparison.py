@@ -33,7 +33,6 @@ HEADER = (
     "mean (s.e.)",
     "worst",
     "at t",
-    "seen",
     "verdict",
 )
 LEFT = ("method", "entry", "verdict")
@@ -175,10 +174,10 @@ class Comparison:
                 "largest deviation over its tolerance, and when; above 1 they differ",
             )
             lines += _wrap(
-                "seen   ",
+                "figure ",
                 f"with that confidence {self.reference} is nowhere off by more than"
-                f" this part of its range: up to {SHARE:.0%} the two agree, beyond it"
-                " is undecided",
+                f" this part of its range: up to {self._share():.3g}% the two agree,"
+                " beyond it is undecided",
             )
         reasons: dict[
             str, dict[str, list[str]]
@@ -200,6 +199,11 @@ class Comparison:
         if not json.loads(self.tree.attrs.get("complete", "true")):
             lines.append("interrupted: not all methods were run")
         return lines
+
+    def _share(self) -> float:
+        """The resolution that was asked for, in per cent."""
+        asked = json.loads(self.tree.attrs.get("run", "{}"))
+        return 100 * float(asked.get("resolution", SHARE))
 
     def _repr_html_(self) -> str:
         rows = [_cells(row) for row in self.verdicts]
@@ -282,15 +286,11 @@ def _cells(row: Judgement) -> tuple[str, ...]:
     name = row.entry or row.quantity
     if not np.isfinite(row.worst_ratio):
         ends = [f"{x:.4g}" if np.isfinite(x) else "" for x in (row.reference, row.mean)]
-        return row.method, name, *ends, "", "", "", row.verdict
+        return row.method, name, *ends, "", "", row.words
     error = row.standard_error
     digits = int(np.clip(1 - np.floor(np.log10(error)), 2, 7)) if error > 0 else 5
     mean = f"{row.mean:.{digits}f}" + (
         f"({max(error, 10**-digits) * 10**digits:.0f})" if error > 0 else ""
-    )
-    part = row.seen / row.range if row.range > 0 else np.inf
-    seen = (
-        f"{part:.1%}" if part < 0.0995 else f"{part:.0%}" if part < 9.995 else ">999%"
     )
     worst = (
         f"{row.worst_ratio:.2f}" if row.worst_ratio < 99.5 else f"{row.worst_ratio:.0f}"
@@ -302,8 +302,7 @@ def _cells(row: Judgement) -> tuple[str, ...]:
         mean,
         worst,
         f"{row.worst_time:.3g}",
-        seen,
-        row.verdict,
+        row.words,
     )
 
 

@@ -5,8 +5,8 @@ the whole trajectory.
     error                its standard error
     allowance            what a finite dimension does (finite_size.py), and the error of
                          the theory's averages
-    resolution           a tenth of the range: a theory that is off by more would have
-                         been seen by runs that agree with it
+    resolution           a part of the range, by default a tenth: a theory that is off
+                         by more would have been seen by runs that agree with it
 
 The limit leaves a chance `LEVEL` of a false alarm to all times, quantities and entries
 of a method together (numerics/significance.py).
@@ -29,7 +29,7 @@ import xarray as xr
 from scipy.special import stdtr, stdtrit
 
 from twolayer.numerics.significance import limit_of_curves, path_length
-from twolayer.numerics.verdict import AGREE, DIFFER, Trial
+from twolayer.numerics.verdict import AGREE, DIFFER, UNDECIDED, Trial
 from twolayer.running.dataset import quantities
 
 __all__ = [
@@ -46,7 +46,7 @@ __all__ = [
 
 SHARE = 0.1
 """Part of the range that a theory may be off without being seen, for a verdict of
-agreement.
+agreement, unless another one is asked for.
 """
 
 ROUNDING = 1e-9  # of the natural size: below this numbers are equal
@@ -76,6 +76,8 @@ class Judgement:
         A theory that is off by more than this at some time would have been seen.
     range, limit : float
         The range of the quantity, and c.
+    resolution : float
+        The part of the range up to which ``seen`` makes an agreement.
     """
 
     method: str
@@ -97,6 +99,26 @@ class Judgement:
     seen: float = np.nan
     range: float = np.nan
     limit: float = np.nan
+    resolution: float = np.nan
+
+    @property
+    def figure(self) -> str:
+        """The part of the range that the theory is nowhere off by more than."""
+        part = self.seen / self.range if self.range > 0 else np.inf
+        if part < 0.0995:
+            return f"{part:.1%}"
+        return f"{part:.0%}" if part < 9.995 else ">999%"
+
+    @property
+    def words(self) -> str:
+        """The verdict with its figure, such as "agree to 4.1%"."""
+        if np.isnan(self.seen):
+            return self.verdict
+        known = {
+            AGREE: f"{AGREE} to {self.figure}",
+            UNDECIDED: f"{UNDECIDED} ({self.figure})",
+        }
+        return known.get(self.verdict, self.verdict)
 
 
 class Deviation(NamedTuple):
@@ -237,8 +259,10 @@ def _own_errors(theory: xr.Dataset, times: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-def _explain(trial: Trial, times: np.ndarray, seeds: int) -> str:
-    """Say what a verdict that is not agreement rests on, and what would decide it."""
+def _explain(trial: Trial, times: np.ndarray, seeds: int, share: float) -> str:
+    """Say what a verdict that is not agreement rests on, and what would decide it;
+    ``share`` is the resolution as a part of the range.
+    """
     if trial.verdict == AGREE:
         return ""
     if trial.verdict == DIFFER:
@@ -246,18 +270,18 @@ def _explain(trial: Trial, times: np.ndarray, seeds: int) -> str:
         when = f"at t = {times[_worst(trial)[0]]:.3g}, and at {many:.0%} of the times"
         return f"off by {trial.ratio.max():.1f} tolerances {when}"
     at = np.unravel_index(int(np.argmax(trial.seen)), trial.seen.shape)
-    size = np.broadcast_to(trial.resolution, trial.seen.shape)[at] / SHARE
+    size = np.broadcast_to(trial.resolution, trial.seen.shape)[at] / share
     finite = float(np.broadcast_to(trial.allowance, trial.seen.shape)[at] / size)
     random = float(trial.noise[at] / size)
     gap = float(trial.deviation[at] / size)
     what = []
     give = []
-    if random > SHARE / 3:
-        left = SHARE - gap - (finite if finite < SHARE / 2 else SHARE / 4)
-        enough = _enough(seeds, trial.limit, random, max(left, SHARE / 5))
+    if random > share / 3:
+        left = share - gap - (finite if finite < share / 2 else share / 4)
+        enough = _enough(seeds, trial.limit, random, max(left, share / 5))
         what.append(f"noise may hide {random:.0%}")
         give.append(f"about {enough} seeds")
-    if finite > SHARE / 3:
+    if finite > share / 3:
         what.append(f"finite size may take {finite:.0%}")
         give.append("a larger dim")
     when = f"of the range at t = {times[at[0]]:.3g}"
@@ -295,6 +319,7 @@ def judge(
     corrections: dict[str, Correction] | None = None,
     unit: float = 1.0,
     whole: float = 0.0,
+    resolution: float = SHARE,
 ) -> list[Judgement]:
     """One verdict for each quantity, at the ``scales`` of `ranges`.
 
@@ -302,7 +327,8 @@ def judge(
     shift: the mean step at this dimension. ``corrections`` are the shift and the
     allowance of finite size, none where nothing is left out; ``unit`` is as for
     `deviations`. ``whole`` is the relative error of the sizes of batches, which are
-    whole numbers: that part of the range is allowed for.
+    whole numbers: that part of the range is allowed for. ``resolution`` is the part of
+    the range that the theory may be off for an agreement.
     """
     times, n = result.time.values, result.sizes["seed"]
     found = (
@@ -328,7 +354,7 @@ def judge(
         error = np.hypot(deviation.error, own.get(name, 0.0))
         room = np.broadcast_to(known.allowance + averages * size, mean.shape)
         rounding = ROUNDING * natural
-        trial = Trial(mean, 0.0, error, SHARE * size, room + rounding, limit)
+        trial = Trial(mean, 0.0, error, resolution * size, room + rounding, limit)
         values = entries(result)[name]
         still = (
             np.ptp(values, axis=1).max() <= rounding and np.abs(mean).max() <= rounding
@@ -343,7 +369,7 @@ def judge(
                     dim=dim or 0,
                     quantity=name,
                     verdict=trial.verdict,
-                    reason=_explain(trial, times, n),
+                    reason=_explain(trial, times, n, resolution),
                     entry=_label(name, e, result.sizes["neuron"]),
                     reference=float(end[:, 0, e].mean()),
                     mean=float(values[:, -1, e].mean()),
@@ -358,6 +384,7 @@ def judge(
                     seen=float(trial.seen.max()),
                     range=size,
                     limit=limit,
+                    resolution=resolution,
                 )
             )
     return rows

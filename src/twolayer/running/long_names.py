@@ -102,6 +102,7 @@ MEANINGS = {
     "seen": "smallest deviation that would have been seen",
     "range": "range of the quantity",
     "limit": "standard errors that are allowed",
+    "resolution": "part of the range up to which an agreement is one",
 }
 """By name."""
 

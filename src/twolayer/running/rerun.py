@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = ["rerun"]
 
+KEPT = ("time", "steps", "alpha", "save", "seeds", "seed", "resolution")
+"""Arguments of a comparison that its file has."""
+
 
 @overload
 def rerun(
@@ -173,7 +176,7 @@ def _asked(known: Comparison, seed: int | None) -> Options:
     start = start_of(reference, problem, dim)
     assert isinstance(start, Overlaps)
     for name in arguments:
-        choice("run", name, ("time", "steps", "alpha", "save", "seeds", "seed"))
+        choice("run", name, KEPT)
     own = arguments if seed is None else {**arguments, "seed": seed}
     return {
         **own,

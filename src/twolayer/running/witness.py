@@ -70,6 +70,7 @@ LEAST = 5.0  # standard errors, whatever the chances are
 ROUNDING = 1e-8  # relative to averages without cancellations
 SAME = 1e-9  # difference of powers of d that counts as none
 STEP = 1e-3  # of the differences that are slopes
+SHORTEST = 1e-3  # of the fields of the target: those of students count as so wide
 FLAT = 1e-13  # eigenvalues of Ω below this fraction of the largest are none
 
 
@@ -551,9 +552,12 @@ class Witness:
     def sizes(self) -> dict[str, float]:
         """Of the averages where nothing cancels."""
         samples, one = self.samples, self.samples.natural
+        target = samples.size(samples.target)
+        # from zero weights phi is nothing but rounding
+        student = max(samples.size(samples.student), SHORTEST * target)
         return {
-            "M": one * samples.size(samples.target),
-            "Q": one * samples.size(samples.student),
+            "M": one * target,
+            "Q": one * student,
             "a": samples.size(samples.sigma) * samples.size(samples.labels),
             "chi": one**2,
         }

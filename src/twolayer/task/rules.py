@@ -285,6 +285,12 @@ class RuledLoss(Loss):
     linear: float | None = None  # s where e = y − s·f
     scale: float = 1.0
 
+    @property
+    def plain(self) -> Loss:
+        """The loss without the rule, where its residual is linear in f."""
+        name = self.name.removesuffix(f" with {self.rule}")
+        return Loss(name, self.residual, self.linear, value=self.value)
+
 
 def unaveraged(rule: Rule | None) -> str | None:
     """Why there are no averages over what a rule draws, or None."""
