@@ -14,6 +14,7 @@ from twolayer.cli.common import (
     one_line_warnings,
     task_of,
 )
+from twolayer.numerics.arguments import ENDS
 from twolayer.numerics.errors import InputError, choice, short
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def _length(
     if args.horizon is not None:
         return args.clock, args.horizon
     run, lr, batch = task.table.run, algorithm.lr, algorithm.batch
-    for name in ("alpha", "time", "steps"):
+    for name in ENDS:
         if isinstance(getattr(run, name), list):
             raise InputError(
                 f"{task.name}: `run.{name}` must be one number here, but got"

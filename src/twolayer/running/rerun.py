@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.arguments import Json, Options, Progress, finite_array
+from twolayer.numerics.arguments import ENDS, Json, Options, Progress, finite_array
 from twolayer.numerics.errors import InputError, choice, positive_integer
 from twolayer.numerics.foreign_files import reading
 from twolayer.numerics.precision import float64
@@ -173,7 +173,7 @@ def _asked(known: Comparison, seed: int | None) -> Options:
     start = start_of(reference, problem, dim)
     assert isinstance(start, Overlaps)
     for name in arguments:
-        choice("run", name, ("time", "steps", "alpha", "save", "seeds", "seed"))
+        choice("run", name, (*ENDS, "save", "seeds", "seed"))
     own = arguments if seed is None else {**arguments, "seed": seed}
     return {
         **own,
