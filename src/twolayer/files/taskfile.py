@@ -514,9 +514,11 @@ class TaskFile:
         return {**given, "save": run.save, "seeds": run.seeds, "seed": run.seed}
 
 
-def read_task(path: str | Path, assignments: list[str] | None = None) -> TaskFile:
+def read_task(
+    path: str | Path, assignments: list[str] | None = None, passes: str | None = None
+) -> TaskFile:
     """Read and check a task file, with ``--set`` assignments such as algorithm.lr=0.1/d
-    applied.
+    applied; ``passes`` take the place of the end that the file has.
     """
     source = Path(path)
     try:
@@ -540,6 +542,10 @@ def read_task(path: str | Path, assignments: list[str] | None = None) -> TaskFil
         ) from None
     for assignment in assignments or []:
         assign(document, assignment)
+    if passes is not None:
+        for name in ENDS:
+            document.get("run", {}).pop(name, None)
+        assign(document, f"run.passes={passes}")
     return task_from(document, source.name)
 
 

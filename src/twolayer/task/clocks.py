@@ -350,13 +350,20 @@ def without_passes(
     [0.0, 200.0, 400.0, 600.0]
     """
     given = {name: end for name, end in ends.items() if end is not None}
-    if "passes" not in given or len(given) > 1:
+    if "passes" not in given:
         return given
+    _check_one(given)
     points = _points("passes", given["passes"], save)
     one = clocks.steps_in_pass if stepwise else clocks.alpha_in_pass
     if stepwise and np.round(points[-1] * one) < 1:
         reject("passes", given["passes"], f"at least one step, {1 / one:.3g} passes")
     return {"steps" if stepwise else "alpha": points * one}
+
+
+def _check_one(given: Options) -> None:
+    if len(given) != 1:
+        names = " and ".join(f"`{name}`" for name in given) or "none of them"
+        raise InputError(f"Give one of {named_ends()}, but got {names}.")
 
 
 def _end(
@@ -368,11 +375,7 @@ def _end(
         for name, x in (("time", time), ("steps", steps), ("alpha", alpha))
         if x is not None
     }
-    if len(given) != 1:
-        count = (
-            "none of them" if not given else " and ".join(f"`{name}`" for name in given)
-        )
-        raise InputError(f"Give one of {named_ends()}, but got {count}.")
+    _check_one(given)
     return next(iter(given.items()))
 
 
