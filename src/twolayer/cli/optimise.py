@@ -14,7 +14,6 @@ from twolayer.cli.common import (
     one_line_warnings,
     task_of,
 )
-from twolayer.numerics.arguments import ENDS
 from twolayer.numerics.errors import InputError, choice, short
 
 if TYPE_CHECKING:
@@ -217,6 +216,8 @@ def _length(
 
     Per unit of time a vanishing rate, with no end of steps, would be the best.
     """
+    from twolayer.numerics.arguments import ENDS
+
     if args.horizon is not None:
         return args.clock, args.horizon
     run, lr, batch = task.table.run, algorithm.lr, algorithm.batch
