@@ -238,7 +238,7 @@ def power_teacher(
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         outside = rows[:, k:]
         if n - k > p:  # a triangular factor says as much
-            outside = np.linalg.qr(outside.T, mode="r").T
+            outside = np.asarray(np.linalg.qr(outside.T, mode="r")).T
         return PowerTeacher(
             coefficients, np.concatenate([rows[:, :k], outside], axis=1), centred
         )

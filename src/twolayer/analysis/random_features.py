@@ -55,7 +55,7 @@ class SumRules(NamedTuple):
     eigenvalues, and Σ q = Σ D b² − floor.
     """
 
-    count: float
+    number: float
     signal: float
 
 
@@ -66,7 +66,7 @@ class Contour(NamedTuple):
 
     z: np.ndarray
     signal: np.ndarray
-    count: np.ndarray
+    number: np.ndarray
 
 
 def steps_of(steps: object) -> np.ndarray:
@@ -188,7 +188,7 @@ class RandomFeatures:
 
     @cached_property
     def target(self) -> np.ndarray:
-        """B."""
+        """The weights b_j."""
         return np.asarray(np.arange(1, self.dim + 1) ** (-float(self.beta)))
 
     @cached_property
@@ -266,7 +266,7 @@ class RandomFeatures:
         )
 
     def _equivalents(self, z: np.ndarray) -> np.ndarray:
-        """M at the nodes, each by Newton's method from the one before; the first is far
+        """The m of all nodes, each by Newton's method from the one before; the first is far
         out, where m is near 1.
         """
         D, found, m = self.variances, [], 1.0 + 0j
@@ -290,10 +290,10 @@ class RandomFeatures:
     def sum_rules(self) -> SumRules:
         """What the contour misses of what is known."""
         contour = self._contour
-        count = float(contour.count.real.sum())
+        number = float(contour.number.real.sum())
         signal = float(contour.signal.real.sum())
         known = float(self._signal.sum()) - self.floor
-        return SumRules(abs(count / self.size - 1), abs(signal / known - 1))
+        return SumRules(abs(number / self.size - 1), abs(signal / known - 1))
 
     def risk(self, steps: object, *, lr: float, batch: int = 1) -> np.ndarray:
         """The risk over draws after each number of ``steps``.
@@ -328,7 +328,7 @@ class RandomFeatures:
                 " one, or `draw`, which is exact at any rate."
             )
         F = contour.signal.copy()
-        K = contour.count * x**2 / B
+        K = contour.number * x**2 / B
         past = np.zeros_like(F)
         found, last = [], int(at[-1])
         wanted = set(at.tolist())
@@ -378,7 +378,7 @@ def random_features(alpha: float, beta: float, size: int, dim: int) -> RandomFea
         f"more than {0.5 - a:g} at alpha = {a:g}, where the variance of the labels,"
         " Σ j^(−2α−2β), converges",
     )
-    count, inputs = positive_integer("size", size), positive_integer("dim", dim)
+    number, inputs = positive_integer("size", size), positive_integer("dim", dim)
     require(inputs <= LARGEST, "dim", dim, f"at most {LARGEST:,}")
-    require(count < inputs, "size", size, f"less than dim = {inputs}")
-    return RandomFeatures(a, b, count, inputs)
+    require(number < inputs, "size", size, f"less than dim = {inputs}")
+    return RandomFeatures(a, b, number, inputs)
