@@ -53,6 +53,11 @@ LARGEST = 20_000  # dimensions: a draw holds the square of a size
 class SumRules(NamedTuple):
     """By how much the contour misses what is known, relative: the number of
     eigenvalues, and Σ q = Σ D b² − floor.
+
+    Examples
+    --------
+    >>> random_features(0.8, 0.6, size=100, dim=1000).sum_rules.number < 1e-9
+    True
     """
 
     number: float
@@ -106,6 +111,11 @@ class FeatureDraw:
         λ_i and q_i at the start.
     floor : float
         Twice the risk that no student of these features goes below.
+
+    Examples
+    --------
+    >>> random_features(0.8, 0.6, size=20, dim=100).draw(0).eigenvalues.shape
+    (20,)
     """
 
     eigenvalues: np.ndarray
@@ -266,8 +276,8 @@ class RandomFeatures:
         )
 
     def _equivalents(self, z: np.ndarray) -> np.ndarray:
-        """The m of all nodes, each by Newton's method from the one before; the first is far
-        out, where m is near 1.
+        """The m of all nodes, each by Newton's method from the one before; the first is
+        far out, where m is near 1.
         """
         D, found, m = self.variances, [], 1.0 + 0j
         for number in z:
