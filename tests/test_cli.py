@@ -680,7 +680,7 @@ def test_broken_and_foreign_netcdf_files(call: Call, saved: Path) -> None:
         ("run.time=[]", ["`time`", "[]"]),
         ("run.time=1e-9", ["`time`", "at least one step"]),
         ("run.time=1e30", ["`time`", "2**32"]),
-        ("run.steps=10", ["one of `time`, `steps` and `alpha`"]),
+        ("run.steps=10", ["one of `time`, `steps`, `alpha` and `passes`"]),
         ("run.save=0", ["`save`", "0"]),
         ("run.save=[0.1, 9]", ["`save`", "at most time"]),
         ("run.save=[0.2, 0.1]", ["`save`", "strictly increasing"]),

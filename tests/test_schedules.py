@@ -452,7 +452,7 @@ def bad(lr: Any = "1/d", batch: Any = 1, method: Any = None, **end: Any) -> None
         ("`horizon` must be a positive length in the clock", lambda: bad("1/d * cosine(horizon=(1, 2))")),
         ("`at` must be increasing, in one power of d", lambda: schedules.table([0, 2, 1], [1, 1, 1])),
         ("`at` must be a positive length in the clock", lambda: schedules.piecewise([0, 2], [1, 1, 1])),
-        ("Give one of `time`, `steps` and `alpha`, but got `time` and `alpha`", lambda: bad(time=1, alpha=2)),
+        ("Give one of `time`, `steps`, `alpha` and `passes`, but got `time` and `alpha`", lambda: bad(time=1, alpha=2)),
         ("`momentum` must be positive where nesterov", lambda: tl.SGD("1/d", nesterov=True)),
         ("`batch` must be constant on a fixed set", lambda: tl.SGD(0.1, batch=10 * schedules.linear(5), dataset=100)),
         ("no powers and is no divisor", lambda: 1 / (d * schedules.linear(5))),

@@ -275,7 +275,7 @@ def test_stages_in_task_files(
         (
             "steps = 6",
             "steps = 6\ntime = 1.0",
-            "stages[1] needs one of `time`, `steps` and `alpha`",
+            "stages[1] needs one of `time`, `steps`, `alpha` and `passes`",
         ),
         (
             "algorithm.loss",

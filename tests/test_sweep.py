@@ -57,7 +57,8 @@ def test_runs_end_at_an_alpha_with_their_loss_and_error() -> None:
     )
     assert "error" not in plain and "loss" in plain
     with pytest.raises(
-        tl.InputError, match="Give one of `time`, `steps` and `alpha`, but got 2"
+        tl.InputError,
+        match="Give one of `time`, `steps`, `alpha` and `passes`, but got 2",
     ):
         tl.sweep(
             problem,
@@ -345,7 +346,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"executor": "threads"}, "'processes:N'"),
     ({"executor": "dask://127.0.0.1:9"}, "No Dask scheduler answers"),
     ({"seeds": 0}, "`seeds`"),
-    ({"time": None}, "one of `time`, `steps` and `alpha`, but got none"),
+    ({"time": None}, "one of `time`, `steps`, `alpha` and `passes`, but got none"),
     ({"target_se": -1.0}, "positive"),
     ({"start": "uniform"}, "`start`"),
     (

@@ -200,7 +200,8 @@ def test_the_least_file(tmp_path: Path) -> None:
     assert task.algorithm() == tl.SGD(lr=0.1)
     assert task.methods() == []
     with pytest.raises(
-        tl.InputError, match=r"task.toml: \[run\] needs `time`, `steps` or `alpha`\."
+        tl.InputError,
+        match=r"task.toml: \[run\] needs one of `time`, `steps`, `alpha` and `passes`\.",
     ):
         task.run_arguments()
 

@@ -78,6 +78,7 @@ WORDS = {
     ),
     "run.steps": "The same in steps.",
     "run.alpha": "The same in samples/d.",
+    "run.passes": "The same in passes through ``algorithm.dataset``.",
     "start.random": (
         "The law of a random start at ``run.dim``: ``sphere``, ``hemisphere`` or"
         " ``gaussian``."

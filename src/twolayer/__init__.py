@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         pure,
         relu,
         rules,
+        scaling,
         schedules,
         single_index,
         stability,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from twolayer.analysis.exponents import analyse
     from twolayer.analysis.learnable import learnable
     from twolayer.analysis.optimal_lr import optimal_lr
+    from twolayer.analysis.passes_online import passes_online
     from twolayer.analysis.phases import phase_diagram
     from twolayer.analysis.protocols.optimise import optimise
     from twolayer.analysis.recovery import recovery
@@ -89,6 +91,7 @@ __version__ = "0.1.0"
 _HOME = {
     "escape_time": "analysis.escape",
     "optimal_lr": "analysis.optimal_lr",
+    "passes_online": "analysis.passes_online",
     "phase_diagram": "analysis.phases",
     "optimise": "analysis.protocols.optimise",
     "rates": "analysis.drift_parts",
@@ -148,6 +151,7 @@ NAMESPACES = (
     "pure",
     "relu",
     "rules",
+    "scaling",
     "schedules",
     "single_index",
     "stability",
@@ -197,6 +201,7 @@ __all__ = [
     "moments",
     "optimal_lr",
     "optimise",
+    "passes_online",
     "phase_diagram",
     "plot",
     "pure",
@@ -210,6 +215,7 @@ __all__ = [
     "rerun",
     "rules",
     "save",
+    "scaling",
     "schedules",
     "single_index",
     "solve",

@@ -7,6 +7,7 @@ from __future__ import annotations
 from twolayer.analysis.drift_parts import Rates
 from twolayer.analysis.exponents import Analysis
 from twolayer.analysis.learnable import Learnable
+from twolayer.analysis.passes_online import OnlinePasses
 from twolayer.analysis.phases import Phase, PhaseDiagram
 from twolayer.analysis.protocols.contest import Contest
 from twolayer.analysis.protocols.optimise import Optimum
@@ -37,6 +38,7 @@ __all__ = [
     "Median",
     "MessagePassing",
     "Moments",
+    "OnlinePasses",
     "Optimum",
     "Phase",
     "PhaseDiagram",

@@ -30,6 +30,7 @@ __all__ = [
     "add_common",
     "add_dry_run",
     "add_gram",
+    "add_passes",
     "check_figure",
     "check_report",
     "drawn",
@@ -86,6 +87,16 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_passes(parser: argparse.ArgumentParser) -> None:
+    """The flag that ends a run after passes through its fixed set of samples."""
+    parser.add_argument(
+        "--passes",
+        metavar="N",
+        help="end after so many passes through algorithm.dataset, instead of the"
+        " file's end",
+    )
+
+
 def add_force(parser: argparse.ArgumentParser) -> None:
     """The flag that lifts the bounds on the work of a command."""
     parser.add_argument(
@@ -137,7 +148,8 @@ def task_of(args: argparse.Namespace, **flags: str) -> TaskFile:
         for flag, key in flags.items()
         if getattr(args, flag) is not None
     ]
-    return read_task(args.task, [*args.set, *given])
+    passes = getattr(args, "passes", None)
+    return read_task(args.task, [*args.set, *given], passes)
 
 
 def tell(args: argparse.Namespace, text: str, values: Json) -> None:

@@ -17,6 +17,7 @@ from twolayer.cli.common import (
     add_common,
     add_dry_run,
     add_force,
+    add_passes,
     emit,
     idle,
     keep,
@@ -91,6 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             " runs agree with it (default: 0.1)"
         ),
     )
+    add_passes(parser)
     add_dry_run(parser)
     add_force(parser)
     add_common(

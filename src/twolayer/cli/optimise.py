@@ -209,10 +209,12 @@ def _length(
 
     Per unit of time a vanishing rate, with no end of steps, would be the best.
     """
+    from twolayer.numerics.arguments import ENDS
+
     if args.horizon is not None:
         return args.clock, args.horizon
     run, lr, batch = task.table.run, algorithm.lr, algorithm.batch
-    for name in ("alpha", "time", "steps"):
+    for name in ENDS:
         if isinstance(getattr(run, name), list):
             raise InputError(
                 f"{task.name}: `run.{name}` must be one number here, but got"

@@ -12,6 +12,7 @@ from twolayer.cli.common import (
     add_common,
     add_dry_run,
     add_force,
+    add_passes,
     emit,
     idle,
     keep,
@@ -55,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dim", type=int, metavar="D", help="dimension, instead of the file's run.dim"
     )
+    add_passes(parser)
     add_dry_run(parser)
     add_force(parser)
     parser.add_argument(

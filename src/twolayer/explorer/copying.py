@@ -15,7 +15,7 @@ import shlex
 from typing import Any
 
 from twolayer.files.taskfile import TaskFile
-from twolayer.numerics.arguments import Json, Options
+from twolayer.numerics.arguments import ENDS, Json, Options
 
 __all__ = ["as_python", "as_shell", "as_toml"]
 
@@ -89,11 +89,7 @@ def as_python(task: TaskFile, methods: tuple[str, ...] = ("ode", "chain")) -> st
         f"algorithm = {_call('tl.SGD', _given(table.algorithm))}",
         f"start = {_start(task)}",
     ]
-    ends = {
-        name: getattr(run, name)
-        for name in ("time", "steps", "alpha")
-        if getattr(run, name) is not None
-    }
+    ends = {name: getattr(run, name) for name in ENDS if getattr(run, name) is not None}
     common = {**ends, **({"save": run.save} if "save" in run.model_fields_set else {})}
     if run.until is not None:
         lines.append(

@@ -14,7 +14,7 @@ import threading
 import time as wall
 from typing import TYPE_CHECKING
 
-from twolayer.numerics.arguments import Json
+from twolayer.numerics.arguments import ENDS, Json
 from twolayer.numerics.errors import InputError, positive_integer, reject
 from twolayer.numerics.html import escaped
 
@@ -114,7 +114,7 @@ def tables_of(
         run.setdefault("dim", 1000)
     else:
         reject("start", start, "Overlaps, or 'random'")
-    if not {"time", "steps", "alpha"} & set(run):
+    if not set(ENDS) & set(run):
         run["time"] = 5.0
     tables["run"] = run
     return tables

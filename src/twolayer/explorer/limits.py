@@ -76,6 +76,7 @@ def check_size(task: TaskFile, limits: Limits = LIMITS) -> None:
         ("time", run.time),
         ("steps", run.steps),
         ("alpha", run.alpha),
+        ("passes", run.passes),
     ):
         if isinstance(value, list):
             _most("save points", f"run.{name}", len(value), limits.points)

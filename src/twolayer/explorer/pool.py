@@ -43,7 +43,7 @@ AGAIN = 1.0  # seconds until a process is tried again that could not be started
 DATA = {
     "problem": ("noise", "flips"),
     "algorithm": ("lr", "momentum", "weight_decay", "second_lr"),
-    "run": ("dim", "time", "steps", "alpha", "seeds", "seed"),
+    "run": ("dim", "time", "steps", "alpha", "passes", "seeds", "seed"),
     "start": ("Q", "M", "a", "seed", "random"),
 }
 """Keys whose values are data of the equations: changing them compiles nothing new, or

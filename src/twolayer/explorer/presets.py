@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 
 from twolayer.files.catalogue import gallery
-from twolayer.numerics.arguments import Json
+from twolayer.numerics.arguments import ENDS, Json
 from twolayer.numerics.errors import choice
 
 __all__ = ["catalogue", "classics", "shown_in"]
@@ -116,9 +116,9 @@ def _published() -> list[Json]:
     for file in sorted(PUBLISHED.glob("*.toml")):
         for entry in tomllib.loads(file.read_text("utf-8"))["setup"]:
             run = entry.get("run", {})
-            if any(
-                name in run for name in ("time", "steps", "alpha")
-            ) and "inf" not in repr(entry.get("method", {})):
+            if any(name in run for name in ENDS) and "inf" not in repr(
+                entry.get("method", {})
+            ):
                 found.append(
                     {
                         "name": entry["name"],

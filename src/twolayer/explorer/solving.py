@@ -29,7 +29,7 @@ import numpy as np
 from twolayer.explorer.limits import LIMITS, check_cost
 from twolayer.explorer.speaking import Voice
 from twolayer.files.taskfile import TaskFile, task_from
-from twolayer.numerics.arguments import Json, Options
+from twolayer.numerics.arguments import ENDS, Json, Options
 from twolayer.numerics.errors import InputError
 from twolayer.numerics.precision import float64
 from twolayer.task.problem import Problem
@@ -246,11 +246,7 @@ def _judge(
     given = task.start(problem)
     start = Overlaps(given.Q, given.M, given.P, given.a, method.dimension)
     arguments = task.run_arguments()
-    ends: Options = {
-        name: arguments[name]
-        for name in ("time", "steps", "alpha")
-        if name in arguments
-    }
+    ends: Options = {name: arguments[name] for name in ENDS if name in arguments}
     theories = [
         x
         for x in default_methods(plan, method.dimension, ends, seeds)

@@ -9,9 +9,9 @@
                   second_lr, average
     [start]       random = "sphere" | "hemisphere" | "gaussian" with seed, or Q, M, a;
                   or [start.blocks] with Q, M, P
-    [run]         dim, time | steps | alpha, save, seeds, seed, methods, until
-    [[stages]]    steps | time | alpha, save, until, algorithm.… and problem.…: what a
-                  stage changes; instead of run.time
+    [run]         dim, time | steps | alpha | passes, save, seeds, seed, methods, until
+    [[stages]]    steps | time | alpha | passes, save, until, algorithm.… and problem.…:
+                  what a stage changes; instead of an end of [run]
     [method.ode]  knobs of one method
     [sweep]       "algorithm.lr" = […], "run.dim" = […]: what `twolayer sweep` varies
 
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from twolayer.numerics.arguments import Json, Options
+from twolayer.numerics.arguments import ENDS, Json, Options, named_ends
 from twolayer.numerics.errors import InputError, closest, short
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ Integer = Annotated[
 ]
 """An integer, which may be written as 1e4."""
 
-ENDS = ("time", "steps", "alpha")
 WORDS = {
     "string_type": "text",
     "int_type": "an integer",
@@ -138,6 +137,7 @@ class RunTable(Table):
     time: float | list[float] | None = None
     steps: Integer | list[Integer] | None = None
     alpha: float | list[float] | None = None
+    passes: float | list[float] | None = None
     save: Integer | list[float] | Literal["log"] = 200
     seeds: Integer = 32
     seed: Integer = 0
@@ -153,6 +153,7 @@ class StageTable(Table):
     time: float | list[float] | None = None
     steps: Integer | list[Integer] | None = None
     alpha: float | list[float] | None = None
+    passes: float | list[float] | None = None
     save: Integer | list[float] | Literal["log"] = 100
     until: UntilTable | None = None
     algorithm: Json = Field(default_factory=dict)
@@ -305,8 +306,7 @@ class TaskFile:
         for number, stage in enumerate(self.table.stages):
             if sum(getattr(stage, name) is not None for name in ENDS) != 1:
                 raise InputError(
-                    f"{self.name}: stages[{number}] needs one of `time`, `steps` and"
-                    " `alpha`."
+                    f"{self.name}: stages[{number}] needs one of {named_ends()}."
                 )
             algorithm = self._changed(
                 AlgorithmTable,
@@ -333,6 +333,7 @@ class TaskFile:
                     stage.save,
                     problem,
                     stage.alpha,
+                    stage.passes,
                 )
             )
         return found
@@ -504,7 +505,7 @@ class TaskFile:
                     )
             return {"seeds": run.seeds, "seed": run.seed}
         if all(getattr(run, name) is None for name in ENDS):
-            raise InputError(f"{self.name}: [run] needs `time`, `steps` or `alpha`.")
+            raise InputError(f"{self.name}: [run] needs one of {named_ends()}.")
         optional = {
             **{name: getattr(run, name) for name in ENDS},
             "until": self.until(),
@@ -513,9 +514,11 @@ class TaskFile:
         return {**given, "save": run.save, "seeds": run.seeds, "seed": run.seed}
 
 
-def read_task(path: str | Path, assignments: list[str] | None = None) -> TaskFile:
+def read_task(
+    path: str | Path, assignments: list[str] | None = None, passes: str | None = None
+) -> TaskFile:
     """Read and check a task file, with ``--set`` assignments such as algorithm.lr=0.1/d
-    applied.
+    applied; ``passes`` take the place of the end that the file has.
     """
     source = Path(path)
     try:
@@ -539,6 +542,10 @@ def read_task(path: str | Path, assignments: list[str] | None = None) -> TaskFil
         ) from None
     for assignment in assignments or []:
         assign(document, assignment)
+    if passes is not None:
+        for name in ENDS:
+            document.get("run", {}).pop(name, None)
+        assign(document, f"run.passes={passes}")
     return task_from(document, source.name)
 
 

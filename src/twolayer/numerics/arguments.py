@@ -17,6 +17,7 @@ from twolayer.numerics.errors import InputError, short
 from twolayer.numerics.tracing import traced
 
 __all__ = [
+    "ENDS",
     "Array",
     "ArrayFunction",
     "End",
@@ -28,6 +29,7 @@ __all__ = [
     "Save",
     "Variables",
     "finite_array",
+    "named_ends",
 ]
 
 
@@ -81,6 +83,9 @@ ArrayFunction: TypeAlias = Callable[[Any], Any]
 End: TypeAlias = float | Sequence[float] | np.ndarray | None
 """The end of a run on one of its clocks, or the save points themselves."""
 
+ENDS = ("time", "steps", "alpha", "passes")
+"""The clocks on which the end of a run can be given."""
+
 Save: TypeAlias = int | str | Sequence[float] | np.ndarray
 """How many save points, "log", or the points."""
 
@@ -98,6 +103,16 @@ Options: TypeAlias = dict[str, Any]
 
 Variables: TypeAlias = dict[str, Any]
 """Variables of a dataset by name, in any form that xarray reads."""
+
+
+def named_ends() -> str:
+    """The clocks of an end in words, for messages.
+
+    >>> named_ends()
+    '`time`, `steps`, `alpha` and `passes`'
+    """
+    quoted = [f"`{name}`" for name in ENDS]
+    return f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
 def finite_array(name: str, value: Any) -> np.ndarray:

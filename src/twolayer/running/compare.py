@@ -65,6 +65,8 @@ def default_methods(
     out: list[Method] = []
     for name in plan.support.methods:
         method = METHODS[name.lower()].at(dim)
+        if method is not None:
+            method = method.suited(plan.algorithm)
         if (
             method is None
             or not method.in_comparisons
@@ -112,6 +114,7 @@ def compare(
     time: End = None,
     steps: End = None,
     alpha: End = None,
+    passes: End = None,
     save: Save = 200,
     seeds: int = 32,
     seed: int = 0,
@@ -138,8 +141,8 @@ def compare(
         are used more than once.
     start : Overlaps or str
         Or ``"random"``: drawn at the dimension of the methods, one start for all.
-    time, steps, alpha : float or int
-        End of the run.
+    time, steps, alpha, passes : float or int
+        End of the run, as for `solve`.
     save : int or sequence
         As for `solve`.
     seeds, seed : int
@@ -188,7 +191,7 @@ def compare(
         algorithm,
         methods,
         start,
-        {"time": time, "steps": steps, "alpha": alpha},
+        {"time": time, "steps": steps, "alpha": alpha, "passes": passes},
         seeds,
         seed,
     )
@@ -212,6 +215,9 @@ def compare(
                 complete=False,
             )
         )
+
+    if not plan.stages:
+        ends = _shared_points(plan, usable, start, ends, save)
 
     try:
         for name, method in sorted(names.items(), key=_place):
@@ -291,15 +297,29 @@ def foreseen(
     ]
 
 
+def _shared_points(
+    plan: Plan, methods: Sequence[Method], start: Overlaps, ends: Options, save: Save
+) -> Options:
+    """The end, or the save points of a method that has its own: where pushes return,
+    curves bend, and nothing is to be read off between points.
+    """
+    for method in methods:
+        if method.own_points:
+            task = make_task(
+                plan.problem, plan.algorithm, method, start, **ends, save=save
+            )
+            clocks = task.clocks.coordinates(task.points, method.stepwise)
+            return {"time": clocks["time"][0]}
+    return ends
+
+
 def _tasks(
     plan: Plan, method: Method, start: Overlaps, ends: Options, more: Options
 ) -> list[Task]:
     """The run of a method as tasks, one for each stage."""
     if not plan.stages:
         return [make_task(plan.problem, plan.algorithm, method, start, **ends, **more)]
-    own = [
-        {**more, "time": x.time, "steps": x.steps, "save": x.save} for x in plan.stages
-    ]
+    own = [{**more, **x.ends, "save": x.save} for x in plan.stages]
     return [
         make_task(*part, method, start, **stage)
         for part, stage in zip(plan.parts, own, strict=True)
@@ -349,7 +369,10 @@ def _begun(
         start = given_start(problem, start, dim, seed, why="the methods have not one")
     if not isinstance(start, Overlaps):
         reject("start", start, "Overlaps, or 'random'")
-    asked = _asked(plan, methods, start, ends, seeds)
+    asked = [
+        method.suited(plan.algorithm)
+        for method in _asked(plan, methods, start, ends, seeds)
+    ]
     reasons = [(method, plan.objection(method)) for method in asked]
     skipped = {
         type(method).__name__: reason
@@ -379,9 +402,7 @@ def _told(plan: Plan, methods: list[Method], **arguments: object) -> Json:
     """Methods and arguments as plain values, for a comparison to be run again."""
     told: Json = {"methods": [m.describe() for m in methods], **_plain(**arguments)}
     if plan.stages:
-        told["stages"] = [
-            _plain(time=x.time, steps=x.steps, save=x.save) for x in plan.stages
-        ]
+        told["stages"] = [_plain(**x.ends, save=x.save) for x in plan.stages]
     return told
 
 

@@ -5,6 +5,8 @@ Dimensions ``seed``, ``time``, ``neuron``, ``neuron_``, ``direction``; variables
     M (seed, time, neuron, direction)   Q (seed, time, neuron, neuron_)
         a (seed, time, neuron)
     risk, excess_risk (seed, time)      outcome (seed)   stop_step, stop_time (seed)
+    generalisation_gap (seed, time), risk − train_risk;
+        passes (time), through the fixed set
     lr (time), the rate in force, of the step that follows; batch (time),
         where it has a schedule
     loss (seed, time), the mean of what is trained, and error (seed, time),
@@ -198,6 +200,7 @@ def to_dataset(
             "stop_time": (("seed",), stops["time"][0], {"units": stops["time"][1]}),
             "save_point": (("time",), position),
             **along,
+            **_passes(task, clocks["alpha"][0]),
             **_start(task),
             **more,
         },
@@ -325,7 +328,9 @@ def _more(
     read = readings(
         problem, task.algorithm.loss, snapshot.Q, snapshot.M, snapshot.a, excess
     )
+    gap = _gap(problem, snapshot, excess)
     variables = {
+        **({} if gap is None else {"generalisation_gap": (along, gap)}),
         **{
             name: (along, values)
             for name, values in training.items()
@@ -336,6 +341,22 @@ def _more(
         **{name: (along, values) for name, (values, _) in read.items()},
     }
     return variables, {name: how for name, (_, how) in read.items()}
+
+
+def _gap(problem: Problem, snapshot: Snapshot, excess: np.ndarray) -> np.ndarray | None:
+    """Test less training risk; None where samples are new, or a risk is infinite."""
+    train = snapshot.train_risk
+    if train is None or not np.isfinite(irreducible(problem)):
+        return None
+    return np.asarray(excess + irreducible(problem) - train)
+
+
+def _passes(task: Task, alpha: np.ndarray) -> Variables:
+    """Passes through the fixed set of samples, if there is one whose size is known."""
+    data = task.algorithm.dataset
+    if data is None or (task.clocks.dim is None and abs(data.exponent - 1) > 1e-9):
+        return {}
+    return {"passes": (("time",), alpha / task.clocks.alpha_in_pass)}
 
 
 def _average(problem: Problem, snapshot: Snapshot) -> Variables:

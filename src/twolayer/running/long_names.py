@@ -43,6 +43,8 @@ MEANINGS = {
     "risk": "population risk ½ E[(y − f)²], with Δ/2",
     "excess_risk": "population risk less Δ/2",
     "train_risk": "risk on the samples that are reused",
+    "generalisation_gap": "population risk less the risk on the samples",
+    "passes": "passes through the fixed set of samples",
     "loss": "mean of the loss that is trained",
     "error": "probability of the wrong sign",
     "lr": "learning rate in force",

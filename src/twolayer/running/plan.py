@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.arguments import Options
+from twolayer.numerics.arguments import ENDS, Options
 from twolayer.numerics.errors import InputError, Refused
 from twolayer.running.finite_size import left_by_the_mean_step, rounding, slowest
 from twolayer.running.solve import solve
@@ -31,7 +31,7 @@ from twolayer.running.stages import (
 )
 from twolayer.running.support import Support, check_description, support
 from twolayer.task.algorithm import SGD
-from twolayer.task.clocks import Clocks, save_steps
+from twolayer.task.clocks import Clocks, save_steps, without_passes
 from twolayer.task.method import Method
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.problem import Problem
@@ -134,12 +134,10 @@ class Plan:
                 name: x if np.ndim(x) == 0 else np.asarray(x)[-1:]
                 for name, x in end.items()
             }
+            clocks = Clocks(problem, algorithm, dim)
+            given = without_passes(clocks, last, 1, stepwise=True)
             at = save_steps(
-                Clocks(problem, algorithm, dim),
-                last.get("time"),
-                last.get("steps"),
-                1,
-                last.get("alpha"),
+                clocks, given.get("time"), given.get("steps"), 1, given.get("alpha")
             )
             total += float(at[-1]) * algorithm.batch_at(dim)
         return total
@@ -171,6 +169,8 @@ class Plan:
                 next(iter(stage.ends.items())),
             )
             last = float(np.max(end))
+            if name == "passes":
+                name, last = "alpha", last * clocks.alpha_in_pass
             if name != "time":
                 at = (
                     last
@@ -191,7 +191,7 @@ class Plan:
             )
             points = np.append(0.0, points) if i == 0 and times[0] == 0 else points
             found.append(
-                dataclasses.replace(stage, time=points, steps=None, alpha=None)
+                dataclasses.replace(stage, **{**dict.fromkeys(ENDS), "time": points})
             )
             began = end
         return found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.arguments import Json, Options, Progress, finite_array
+from twolayer.numerics.arguments import ENDS, Json, Options, Progress, finite_array
 from twolayer.numerics.errors import InputError, choice, positive_integer
 from twolayer.numerics.foreign_files import reading
 from twolayer.numerics.precision import float64
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["rerun"]
 
-KEPT = ("time", "steps", "alpha", "save", "seeds", "seed", "resolution")
+KEPT = (*ENDS, "save", "seeds", "seed", "resolution")
 """Arguments of a comparison that its file has."""
 
 

@@ -168,6 +168,7 @@ def solve(
     time: End = None,
     steps: End = None,
     alpha: End = None,
+    passes: End = None,
     save: Save = 200,
     seeds: int | None = None,
     seed: int = 0,
@@ -195,9 +196,10 @@ def solve(
         methods of infinite width. Or ``"random"`` (the same as ``"sphere"``),
         ``"hemisphere"``, ``"gaussian"``: a start for each seed, from `Overlaps.random`
         at the dimension of the method; over given rows the inputs are then theirs.
-    time, steps, alpha : float or int, or increasing sequence
-        End of the run in time t = lr·step/p (Σ lr/p with a schedule), in steps, or in
-        samples/d; a sequence gives the save points themselves.
+    time, steps, alpha, passes : float or int, or increasing sequence
+        End of the run in time t = lr·step/p (Σ lr/p with a schedule), in steps, in
+        samples/d, or in passes through the fixed set of samples; a sequence gives the
+        save points themselves.
     save : int, "log" or increasing sequence
         N for N intervals from the start on (N + 1 save points), points in geometric
         progression, or the save points. The result holds the save points asked for: the
@@ -248,7 +250,7 @@ def solve(
     >>> result.M.shape, set(result.outcome.values)
     ((4, 201, 1, 1), {'ok'})
     """
-    ends: Options = {"time": time, "steps": steps, "alpha": alpha}
+    ends: Options = {"time": time, "steps": steps, "alpha": alpha, "passes": passes}
     if isinstance(start, str):
         from twolayer.running.surrogate import (
             fitted,
@@ -257,6 +259,8 @@ def solve(
         problem, start = fitted(
             problem, method, start, seed, 1 if seeds is None else seeds
         )
+    check_parts(problem, algorithm, method)
+    method = method.suited(algorithm)
     task = make_task(
         problem,
         algorithm,
@@ -285,6 +289,7 @@ def make_task(
     time: End = None,
     steps: End = None,
     alpha: End = None,
+    passes: End = None,
     save: Save = 200,
     seeds: int | None = None,
     seed: int = 0,
@@ -295,9 +300,9 @@ def make_task(
     """The checked task of a run: the arguments of `solve`, for runs from number
     ``first`` on.
 
-    ``points`` are save points on the method's own clock, instead of time, steps, alpha
-    and save.
+    ``points`` are save points on the method's own clock, instead of an end and save.
     """
+    ends = {"time": time, "steps": steps, "alpha": alpha, "passes": passes}
     check_parts(problem, algorithm, method)
     count = positive_integer("seeds", 1 if seeds is None else seeds)
     start = given_start(
@@ -363,11 +368,7 @@ def make_task(
             f" {algorithm.lr} is {algorithm.lr(int(dim)):g} at dim = {dim}."
         )
     clocks = Clocks(problem, algorithm, dim)
-    asked = (
-        method.save_points(clocks, time, steps, save, alpha)
-        if points is None
-        else points
-    )
+    asked = method.points_for(clocks, ends, save) if points is None else points
     every, hidden = from_start(asked)
     return Task(
         problem,

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.arguments import End, Options, Progress, Save, Variables
+from twolayer.numerics.arguments import ENDS, End, Options, Progress, Save, Variables
 from twolayer.numerics.errors import (
     InputError,
     Refused,
@@ -85,7 +85,7 @@ class Stage:
     algorithm : SGD
         What is done in this stage. It may differ from the one before in everything: lr,
         batch, loss, rule, layers.
-    steps, time, alpha : int or float
+    steps, time, alpha, passes : int or float
         One of them; as for `solve`. A schedule counts from the beginning of its stage.
     problem : Problem, optional
         The task of this stage, where it is not that of the run: another target over the
@@ -115,6 +115,7 @@ class Stage:
     save: Save = 100
     problem: Problem | None = None
     alpha: End = None
+    passes: End = None
 
     def __post_init__(self) -> None:
         expect(SGD, "algorithm", self.algorithm)
@@ -126,7 +127,7 @@ class Stage:
     @property
     def ends(self) -> Options:
         """The end, by the name of its clock."""
-        given = {"time": self.time, "steps": self.steps, "alpha": self.alpha}
+        given = {name: getattr(self, name) for name in ENDS}
         return {name: end for name, end in given.items() if end is not None}
 
 
@@ -180,6 +181,8 @@ def solve_stages(
     check_stages(problem, stages)
     for stage in stages:
         check_parts(stage.problem or problem, stage.algorithm, method)
+    for stage in stages:
+        method = method.suited(stage.algorithm)
     seed = check_seed(seed)
     count = positive_integer("seeds", 1 if seeds is None else seeds)
     start = given_start(
@@ -209,7 +212,7 @@ def solve_stages(
             x.problem,
             stage.algorithm,
             stage.until,
-            method.save_points(x, stage.time, stage.steps, stage.save, stage.alpha),
+            method.points_for(x, stage.ends, stage.save),
         )
         for stage, x in zip(stages, clocks, strict=True)
     ]

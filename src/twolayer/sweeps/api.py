@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.arguments import End, Progress, Save
+from twolayer.numerics.arguments import ENDS, End, Progress, Save, named_ends
 from twolayer.numerics.errors import (
     InputError,
     Interrupted,
@@ -37,7 +37,7 @@ from twolayer.running.solve import check_parts
 from twolayer.sweeps.batch import portable
 from twolayer.sweeps.driver import Driver
 from twolayer.sweeps.executors import engine_for
-from twolayer.sweeps.grid import ENDS, Grid, Run
+from twolayer.sweeps.grid import Grid, Run
 from twolayer.sweeps.planning import Outlines, SweepPlan, plan_of
 from twolayer.sweeps.reductions import Reduction, reduction_of
 from twolayer.sweeps.store import Store
@@ -107,8 +107,7 @@ def _prepared(
     given = sum(getattr(run, name) is not None for name in ENDS)
     if not ends and given != 1:
         raise InputError(
-            "Give one of `time`, `steps` and `alpha`, but got"
-            f" {'none' if given == 0 else given}."
+            f"Give one of {named_ends()}, but got {'none' if given == 0 else given}."
         )
     if (
         reduction.name == "exit_time"
@@ -185,6 +184,7 @@ def sweep(
     time: End = None,
     steps: End = None,
     alpha: End = None,
+    passes: End = None,
     save: Save = 200,
     until: Until | None = None,
     dim: int | None = None,
@@ -210,12 +210,13 @@ def sweep(
     over : dict
         Swept keys and their values: ``problem.…``, ``algorithm.…``, ``method.…`` for
         any of their fields, and ``run.dim`` (of method and start), ``run.time``,
-        ``run.steps``, ``run.alpha``, ``run.save``, ``run.seed``, ``run.until.value``.
+        ``run.steps``, ``run.alpha``, ``run.passes``, ``run.save``, ``run.seed``,
+        ``run.until.value``.
         Each becomes a dimension of the result.
     start : Overlaps or str
         A given start for all cells, or ``"random"`` (``"sphere"``), ``"gaussian"``:
         drawn for each cell and seed at the dimension of the method, or ``dim``.
-    time, steps, alpha, save, until, seed
+    time, steps, alpha, passes, save, until, seed
         As for `solve`.
     dim : int, optional
         d of random starts, for a method that has none itself, such as ``ODE()``.
@@ -277,7 +278,7 @@ def sweep(
     >>> result.risk.dims, result.risk.shape
     (('method.dim', 'seed'), (2, 4))
     """
-    run = Run(time, steps, save, until, dim, seed, start, streams, alpha)
+    run = Run(time, steps, save, until, dim, seed, start, streams, alpha, passes)
     grid, reduction, count = _prepared(
         problem, algorithm, method, over, run, seeds, reduce
     )

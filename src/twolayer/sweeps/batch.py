@@ -177,11 +177,7 @@ def outline(cell: Cell, save: Save) -> Task:
     the kind, not its own.
     """
     clocks = Clocks(cell.problem, cell.algorithm, cell.method.dimension or cell.run.dim)
-    points, hidden = from_start(
-        cell.method.save_points(
-            clocks, cell.run.time, cell.run.steps, save, cell.run.alpha
-        )
-    )
+    points, hidden = from_start(cell.method.points_for(clocks, cell.run.ends, save))
     start, p, k = cell.run.start, cell.problem.p, cell.problem.k
     if not isinstance(start, Overlaps):
         start = Overlaps(
@@ -217,9 +213,7 @@ def tasks_of(job: Job, ends_only: bool) -> list[Task]:
     problem, algorithm = _parts(job)
     run, start = job.run, _start(job, problem)
     arguments: Options = {
-        "time": run.time,
-        "steps": run.steps,
-        "alpha": run.alpha,
+        **run.ends,
         "save": 1 if ends_only else run.save,
         "seed": job.seed,
         "until": run.until,

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from twolayer.numerics import random
-from twolayer.numerics.arguments import End, Json, Options, Save
+from twolayer.numerics.arguments import ENDS, End, Json, Options, Save
 from twolayer.numerics.errors import (
     InputError,
     choice,
@@ -51,7 +51,6 @@ __all__ = ["Cell", "Grid", "Run", "digest", "text_of", "unmarked"]
 FORMAT = "twolayer-sweep/2"
 LAWS = ("sphere", "hemisphere", "gaussian")
 STREAMS = ("independent", "common")
-ENDS = ("time", "steps", "alpha")
 FUNCTIONS = ("problem.activation", "problem.target", "algorithm.loss", "algorithm.rule")
 RUN_KEYS = (
     "dim",
@@ -79,6 +78,13 @@ class Run:
     start: Overlaps | str = "sphere"
     streams: str = "independent"
     alpha: End = None
+    passes: End = None
+
+    @property
+    def ends(self) -> Options:
+        """The end that was given, by the name of its clock."""
+        given = {name: getattr(self, name) for name in ENDS}
+        return {name: end for name, end in given.items() if end is not None}
 
     def describe(self) -> Json:
         """As plain values; a given start by a hash of its numbers."""
@@ -283,7 +289,9 @@ class Grid:
                 " of random starts."
             )
         if len({f"run.{name}" for name in ENDS} & set(over)) > 1:
-            raise InputError("Sweep one of `run.time`, `run.steps` and `run.alpha`.")
+            raise InputError(
+                "Sweep one of `run.time`, `run.steps`, `run.alpha` and `run.passes`."
+            )
         choice("streams", run.streams, STREAMS)
         if not isinstance(run.start, Overlaps):
             choice("start", run.start, LAWS)

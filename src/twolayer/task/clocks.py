@@ -12,14 +12,14 @@ of powers of d: with lr = γ0 d^(−δ), step = (t N/γ0) d^δ. Limits that take
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import jax
 import numpy as np
 
-from twolayer.numerics.arguments import Array, End, Options, Save
+from twolayer.numerics.arguments import Array, End, Options, Save, named_ends
 from twolayer.numerics.errors import (
     InputError,
     choice,
@@ -35,7 +35,7 @@ from twolayer.task.schedule_factors import Course, Tempo
 from twolayer.task.schedules import Factor
 from twolayer.task.timeline import MAX_STEPS, FlowLine, StepLine
 
-__all__ = ["Clocks", "save_steps", "save_times"]
+__all__ = ["Clocks", "save_steps", "save_times", "without_passes"]
 
 MAX_POINTS = 10**6
 LOG_POINTS, SPAN = (
@@ -82,6 +82,49 @@ class Clocks:
         law = self.step_in_time
         assert self.dim is not None or law.exponent == 0
         return law.coefficient if self.dim is None else law(self.dim)
+
+    @property
+    def steps_in_pass(self) -> float:
+        """n/n_b, how many steps visit as many samples as there are in the fixed set."""
+        algorithm = self.algorithm
+        self._check_set()
+        assert algorithm.dataset is not None
+        if self.dim is not None:
+            size = algorithm.dataset_at(self.dim)
+            assert size is not None
+            return size / algorithm.batch_at(self.dim)
+        if algorithm.dataset.exponent != algorithm.batch.exponent:
+            raise InputError(
+                f"Argument `passes` needs a dimension to become steps where dataset ="
+                f" {algorithm.dataset} and batch = {algorithm.batch}: give a start that"
+                " has a `dim`."
+            )
+        return algorithm.dataset.coefficient / algorithm.batch.coefficient
+
+    @property
+    def alpha_in_pass(self) -> float:
+        """n/d, the samples of a pass over d."""
+        algorithm = self.algorithm
+        self._check_set()
+        assert algorithm.dataset is not None
+        if self.dim is not None:
+            size = algorithm.dataset_at(self.dim)
+            assert size is not None
+            return size / self.dim
+        if algorithm.dataset.exponent != 1:
+            raise InputError(
+                "Argument `passes` needs a dimension to become samples/d where dataset"
+                f" = {algorithm.dataset}: give a start that has a `dim`."
+            )
+        return algorithm.dataset.coefficient
+
+    def _check_set(self) -> None:
+        if self.algorithm.dataset is None:
+            raise InputError(
+                "Argument `passes` counts passes through a fixed set of samples, and"
+                " here every sample is new: give a `dataset`, or the end as `time`,"
+                " `steps` or `alpha`."
+            )
 
     def reference(
         self, time: np.ndarray, unit: float = 0.0
@@ -294,6 +337,35 @@ def _increasing(name: str, values: Array) -> np.ndarray:
     return array
 
 
+def without_passes(
+    clocks: Clocks, ends: Mapping[str, End], save: Save, stepwise: bool
+) -> Options:
+    """The same end on a clock that every method has, where it was given in passes
+    through the fixed set of samples: in steps for a stepwise method, else in samples/d.
+
+    >>> from twolayer.task.scaling import d
+    >>> algorithm = SGD(lr=1 / d, dataset=2 * d, sampling="reshuffled")
+    >>> clocks = Clocks(Problem("z1", "linear"), algorithm, 100)
+    >>> without_passes(clocks, {"passes": 3}, 3, stepwise=True)["steps"].tolist()
+    [0.0, 200.0, 400.0, 600.0]
+    """
+    given = {name: end for name, end in ends.items() if end is not None}
+    if "passes" not in given:
+        return given
+    _check_one(given)
+    points = _points("passes", given["passes"], save)
+    one = clocks.steps_in_pass if stepwise else clocks.alpha_in_pass
+    if stepwise and np.round(points[-1] * one) < 1:
+        reject("passes", given["passes"], f"at least one step, {1 / one:.3g} passes")
+    return {"steps" if stepwise else "alpha": points * one}
+
+
+def _check_one(given: Options) -> None:
+    if len(given) != 1:
+        names = " and ".join(f"`{name}`" for name in given) or "none of them"
+        raise InputError(f"Give one of {named_ends()}, but got {names}.")
+
+
 def _end(
     time: End, steps: End, alpha: End
 ) -> tuple[str, float | Sequence[float] | np.ndarray]:
@@ -303,11 +375,7 @@ def _end(
         for name, x in (("time", time), ("steps", steps), ("alpha", alpha))
         if x is not None
     }
-    if len(given) != 1:
-        count = (
-            "none of them" if not given else " and ".join(f"`{name}`" for name in given)
-        )
-        raise InputError(f"Give one of `time`, `steps` and `alpha`, but got {count}.")
+    _check_one(given)
     return next(iter(given.items()))
 
 

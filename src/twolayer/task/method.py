@@ -24,7 +24,7 @@ from twolayer.numerics.errors import choice, finite_number, reject
 from twolayer.numerics.keywords import explained
 from twolayer.task.algorithm import SGD
 from twolayer.task.averages import ACCURACY, Averages
-from twolayer.task.clocks import Clocks, save_steps, save_times
+from twolayer.task.clocks import Clocks, save_steps, save_times, without_passes
 from twolayer.task.inputs import Inputs
 from twolayer.task.overlaps import Overlaps
 from twolayer.task.particles import Particles
@@ -478,10 +478,20 @@ class Method(abc.ABC):
         True  # whether `compare` includes it without being asked
     )
 
+    own_points: ClassVar[bool] = (
+        False  # whether save points are the method's own choice, near those asked for
+    )
+
     @property
     def name(self) -> str:
         """The word used in files and flags."""
         return type(self).__name__.lower()
+
+    def suited(self, algorithm: SGD) -> Method:
+        """The method with what an ``algorithm`` needs of its knobs, where they were
+        left open.
+        """
+        return self
 
     @property
     def dimension(self) -> int | None:
@@ -589,6 +599,17 @@ class Method(abc.ABC):
         if self.stepwise:
             return save_steps(clocks, time, steps, save, alpha)
         return save_times(clocks, time, steps, save, self.unit(clocks.algorithm), alpha)
+
+    def points_for(
+        self, clocks: Clocks, ends: Mapping[str, End], save: Save
+    ) -> np.ndarray:
+        """Save points on this method's clock for the end that was given by the name of
+        its clock, passes among them.
+        """
+        given = without_passes(clocks, ends, save, self.stepwise)
+        return self.save_points(
+            clocks, given.get("time"), given.get("steps"), save, given.get("alpha")
+        )
 
     def describe(self) -> Json:
         """The knobs as plain values."""

@@ -26,6 +26,7 @@ __all__ = [
     "layers_apart",
     "memory_beyond",
     "regime_of",
+    "small_batches",
 ]
 
 TOLERANCE = 1e-9
@@ -127,14 +128,37 @@ def has_memory_theory(algorithm: SGD) -> bool:
     )
 
 
+def small_batches(algorithm: SGD) -> bool:
+    """Whether batches of o(d) samples are drawn from a set of order d, at a rate at
+    which a pass moves the weights by order one.
+
+    >>> from twolayer.task.algorithm import SGD
+    >>> small_batches(SGD(lr="1/d", dataset="2*d"))
+    True
+    >>> small_batches(SGD(lr=0.5, batch="d", dataset="2*d"))
+    False
+    """
+    data = algorithm.dataset
+    return (
+        data is not None
+        and abs(data.exponent - 1) < TOLERANCE
+        and algorithm.mu < 1 - TOLERANCE
+        and regime_of(algorithm).name == "Saad–Solla"
+    )
+
+
 def instead_of_memory(algorithm: SGD) -> str:
     """Which method follows reused samples, for the refusals of those that know fresh
     ones only.
 
     >>> from twolayer.task.algorithm import SGD
     >>> instead_of_memory(SGD(lr="0.2/d", dataset="2*d"))
+    'DMFT is the theory of small batches from a set of order d, in slices'
+    >>> instead_of_memory(SGD(lr="0.2/d", dataset=500))
     'Vectors simulates it at a finite d'
     """
     if has_memory_theory(algorithm):
         return "DMFT is the theory of reused batches of order d with lr of order one"
+    if small_batches(algorithm):
+        return "DMFT is the theory of small batches from a set of order d, in slices"
     return "Vectors simulates it at a finite d"

@@ -16,6 +16,7 @@ risk has those above, and differs from the first step on.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -28,15 +29,30 @@ from twolayer.gaussian.engines import select
 from twolayer.gaussian.nodes import target_frame
 from twolayer.gaussian.risk import excess_risks
 from twolayer.methods.dmft.ensemble import Replicas, Watcher
+from twolayer.methods.dmft.linear import closed_reason
 from twolayer.methods.dmft.patterns import Pattern
 from twolayer.methods.dmft.points import KINDS, SOBOL, Points
 from twolayer.methods.dmft.replicate import Setting, Start, room_for
-from twolayer.numerics.arguments import Notes
-from twolayer.numerics.errors import choice, flag, keep_integers
+from twolayer.methods.dmft.slices import (
+    ClosedEvolution,
+    SlicedEvolution,
+    pass_time,
+    unsliced,
+)
+from twolayer.numerics.arguments import End, Notes, Save
+from twolayer.numerics.errors import (
+    InputError,
+    choice,
+    finite_number,
+    flag,
+    keep_integers,
+    require,
+)
 from twolayer.numerics.statistics import standard_error
 from twolayer.numerics.types import Tree
 from twolayer.task.algorithm import SGD
 from twolayer.task.averages import USUAL, Averages, keep_averages
+from twolayer.task.clocks import Clocks
 from twolayer.task.heavy_tails import no_moment
 from twolayer.task.method import (
     Evolution,
@@ -47,7 +63,7 @@ from twolayer.task.method import (
     register_method,
 )
 from twolayer.task.problem import Problem
-from twolayer.task.regimes import has_memory_theory, layers_apart
+from twolayer.task.regimes import has_memory_theory, layers_apart, small_batches
 
 __all__ = ["DMFT"]
 
@@ -55,6 +71,7 @@ NS_PER_PRODUCT = 2.5  # for estimates of cost
 LOG2_POINTS = 14  # of the paths to begin with
 TOLERANCE = 2e-3  # of M and Q, unless another accuracy is asked for
 FEWEST = 4  # paths for each vector of the first basis
+SLICES = 24  # of a pass, where their number is left open
 FINER = 2  # each refinement has 2**FINER times as many points
 
 
@@ -80,7 +97,7 @@ class DMFTEvolution(Evolution):
         self._interrupted = False
         if after is None:
             self.ensembles = [
-                Replicas(self.setting, start, self._points(i), self.watcher)
+                Replicas(self.setting, start, self.points_of(i), self.watcher)
                 for i, start in enumerate(self.starts)
             ]
             return
@@ -89,7 +106,7 @@ class DMFTEvolution(Evolution):
             self.log2_points[i] = one.log2_points
             one.resume(self.setting, self.watcher)
 
-    def _points(self, i: int) -> list[Points]:
+    def points_of(self, i: int) -> list[Points]:
         """The sets of points of start number i; starts with as many points share
         them.
         """
@@ -172,7 +189,7 @@ class DMFTEvolution(Evolution):
             self.log2_points[i] = min(
                 self.log2_points[i] + FINER, self.method.max_log2_points
             )
-            finer = known.again(self._points(i))
+            finer = known.again(self.points_of(i))
             while finer.code == 0 and finer.at < known.at:
                 finer.advance()
                 tick(known.at - 1.0)
@@ -305,6 +322,15 @@ class DMFT(Method):
     responses : bool
         Report the response functions ``R_F`` and ``R_theta`` too; the dynamics does not
         need them.
+    slices : int, optional
+        For small batches, n_b = o(d), from n = α d samples, with lr = γ n_b/d: a pass
+        is cut into so many slices, and into half and twice as many. The result is
+        extrapolated from them, its error is that of the slices and of the paths
+        together, and points are ends of the coarsest slices. An even number; `solve`
+        and `compare` take 24 where none is given.
+    closed : bool
+        Linear students on small batches drawn with replacement by their closed form,
+        without slices or paths.
 
     Notes
     -----
@@ -316,7 +342,7 @@ class DMFT(Method):
     --------
     >>> DMFT(replicates=2)
     DMFT(averages=Averages(), replicates=2, max_log2_points=17, points='sobol',
-    responses=False)
+    responses=False, slices=None, closed=True)
     """
 
     averages: Averages = USUAL
@@ -324,7 +350,8 @@ class DMFT(Method):
     max_log2_points: int = 17
     points: str = "sobol"
     responses: bool = False
-    stepwise: ClassVar[bool] = True
+    slices: int | None = None
+    closed: bool = True
     hands_over: ClassVar[bool] = True
     papers: ClassVar[tuple[str, ...]] = ("dandi2024", "gerbelot2024", "celentano2021")
 
@@ -334,6 +361,51 @@ class DMFT(Method):
         keep_integers(self, 4, "max_log2_points")
         choice("points", self.points, KINDS)
         flag("responses", self.responses)
+        flag("closed", self.closed)
+        if self.slices is not None:
+            keep_integers(self, 4, "slices")
+            require(self.slices % 2 == 0, "slices", self.slices, "an even number")
+
+    @property
+    def stepwise(self) -> bool:  # type: ignore[override]
+        """Batches of order d are steps; slices of small ones have a time."""
+        return self.slices is None
+
+    @property
+    def own_points(self) -> bool:  # type: ignore[override]
+        """Slices end where they end."""
+        return self.slices is not None
+
+    def suited(self, algorithm: SGD) -> DMFT:
+        """With slices where batches are small and their number was left open."""
+        if self.slices is not None or not small_batches(algorithm):
+            return self
+        return dataclasses.replace(self, slices=SLICES)
+
+    def save_points(
+        self, clocks: Clocks, time: End, steps: End, save: Save, alpha: End = None
+    ) -> np.ndarray:
+        """Steps, or the ends of the coarsest slices that are nearest."""
+        found = super().save_points(clocks, time, steps, save, alpha)
+        algorithm = clocks.algorithm
+        if self.slices is None:
+            return found
+        most = None if clocks.dim is None else algorithm.dataset_at(clocks.dim)
+        if most is not None and most < 2 * self.slices:
+            raise InputError(
+                f"Argument `slices` must leave a sample for every slice, of which"
+                f" there are up to {2 * self.slices} to a pass, but dataset ="
+                f" {algorithm.dataset} is {most} samples at dim = {clocks.dim}."
+            )
+        one = pass_time(clocks.problem, algorithm) / (self.slices // 2)
+        ends = np.unique(np.round(found / one))
+        if ends[-1] < 1:
+            raise InputError(
+                "The end of the run must be at least one slice, 1/"
+                f"{self.slices // 2} of a pass (t = {one:.3g}), but is t ="
+                f" {found[-1]:.3g}."
+            )
+        return np.asarray(ends * one)
 
     @property
     def log2_points(self) -> int:
@@ -353,7 +425,11 @@ class DMFT(Method):
     @property
     def mending(self) -> str:
         """What would make averages more accurate, as the end of a sentence."""
-        return f"; raise max_log2_points (now {self.max_log2_points}), or the accuracy"
+        slices = "" if self.slices is None else f", slices (now {self.slices})"
+        return (
+            f"; raise max_log2_points (now {self.max_log2_points}){slices}, or the"
+            " accuracy"
+        )
 
     @classmethod
     def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
@@ -387,17 +463,40 @@ class DMFT(Method):
                 "every sample is new (dataset = None), so that nothing comes back to"
                 " the fields, and the theories of fresh samples apply"
             )
+        if small_batches(algorithm):
+            return (
+                unsliced(algorithm)
+                or layers_apart(algorithm)
+                or no_moment(problem, algorithm, 2)
+            )
         laws = f"lr = {algorithm.lr}, batch = {algorithm.batch}, {algorithm.reused}"
         if not has_memory_theory(algorithm):
             return (
-                f"with {laws} the limit d → ∞ is not one of finitely many steps on n ="
-                " α d samples, which needs lr of order one and batch and dataset"
-                " proportional to d"
+                f"with {laws} there is no limit d → ∞ of passes through n = α d"
+                " samples, which needs lr of order one and batch and dataset"
+                " proportional to d, or small batches n_b with lr proportional to"
+                " n_b/d and dataset proportional to d"
             )
         return layers_apart(algorithm) or no_moment(problem, algorithm, 2)
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
-        """Response functions are those of one set of samples to the first layer."""
+        """Response functions are those of one set of samples to the first layer; small
+        batches come in slices.
+        """
+        small = small_batches(algorithm)
+        if small and self.slices is None:
+            return (
+                f"a pass of small batches (batch = {algorithm.batch}) is cut into"
+                f" slices: DMFT(slices={SLICES})"
+            )
+        if self.slices is not None and algorithm.reused and not small:
+            return (
+                f"slices = {self.slices} stand for small batches with lr proportional"
+                f" to n_b/d, and with lr = {algorithm.lr}, batch = {algorithm.batch}"
+                " every step is one already: slices = None"
+            )
+        if self.responses and self.slices is not None:
+            return "response functions are those of single steps: responses = False"
         if self.responses and algorithm.reused and algorithm.dataset is None:
             return (
                 "response functions follow one set of samples, and here every batch is"
@@ -417,15 +516,31 @@ class DMFT(Method):
 
     def prepare(self, task: Task) -> Evolution:
         """Draw the points and visit them once."""
-        return DMFTEvolution(task, self)
+        if self.slices is None:
+            return DMFTEvolution(task, self)
+        exact = closed_reason(task.problem, task.algorithm) is None
+        if self.closed and exact and task.after is None and task.until is None:
+            return ClosedEvolution(task)
+        return SlicedEvolution(task, self, DMFTEvolution)
+
+    def _visits(self, task: Task) -> list[int]:
+        """Visits of each run that is made."""
+        if self.slices is None:
+            return [int(task.points[-1]) + 1]
+        passes = float(task.points[-1]) / pass_time(task.problem, task.algorithm)
+        return [
+            round(passes * number) + 1
+            for number in (self.slices // 2, self.slices, 2 * self.slices)
+        ]
 
     def cost(self, task: Task) -> float:
         """Visits, each of O(N n p), and the drawing of points, at the first number of
         them.
         """
-        visits, p = int(task.points[-1]) + 1, task.problem.p
-        products = (
-            task.seeds * visits * (2 * p * (2 + task.problem.k + p + p * visits) + 40)
+        p, k = task.problem.p, task.problem.k
+        products = task.seeds * sum(
+            visits * (2 * p * (2 + k + p + p * visits) + 40)
+            for visits in self._visits(task)
         )
         return (
             NS_PER_PRODUCT
@@ -437,7 +552,10 @@ class DMFT(Method):
 
     def footprint(self, task: Task) -> int:
         """The bases of all paths, and their points."""
-        vectors = room_for(task.problem.k, task.problem.p, int(task.points[-1]))
+        vectors = sum(
+            room_for(task.problem.k, task.problem.p, visits - 1)
+            for visits in self._visits(task)
+        )
         held = (
             8 * 2**self.log2_points * self.replicates * (task.seeds * vectors + SOBOL)
         )
