@@ -286,7 +286,9 @@ def test_linear_students_are_recognised_and_their_first_pass_is_not_online() -> 
 
 @pytest.mark.slow
 def test_slices_of_a_linear_student_and_its_closed_form() -> None:
-    method = tl.DMFT(slices=8, log2_points=11, max_log2_points=11, closed=False)
+    method = tl.DMFT(
+        slices=8, max_log2_points=11, closed=False, averages=tl.Averages(points=2**11)
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         run = tl.solve(LINEAR, DRAWN, method, START, passes=[0, 1, 2])
@@ -311,7 +313,7 @@ def test_the_published_table_of_many_passes(sampling: str) -> None:
     M, error = (np.array(x) for x in simulated[sampling])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        method = tl.DMFT(slices=24, tolerance=0.01)
+        method = tl.DMFT(slices=24, averages=tl.Averages(accuracy=0.01))
         run = tl.solve(
             PROBLEM, SGD.replace(sampling=sampling), method, START, passes=np.arange(5)
         )
@@ -377,7 +379,9 @@ def deviations(number: int) -> dict[str, np.ndarray]:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        method = tl.DMFT(slices=12, log2_points=12, max_log2_points=12)
+        method = tl.DMFT(
+            slices=12, max_log2_points=12, averages=tl.Averages(points=2**12)
+        )
         run = tl.solve(
             problem, law, method, tl.Overlaps(setting.Q, setting.M), passes=[1, 2]
         )

@@ -43,7 +43,6 @@ from twolayer.numerics.arguments import End, Notes, Save
 from twolayer.numerics.errors import (
     InputError,
     choice,
-    finite_number,
     flag,
     keep_integers,
     require,
