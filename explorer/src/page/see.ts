@@ -223,7 +223,7 @@ export class See {
     chip("chain", chain(found["chain"]), "orders at which directions appear");
     chip("generative", chain(found["generative_chain"]), "the same with any function of the label, as with reused data");
     const stairs = (steps: (number | null)[] | null): string => steps?.map((step) => step ?? "never").join(", ") ?? "not known";
-    chip("staircase", `${stairs(found["staircase"])}${JSON.stringify(found["staircase"]) === JSON.stringify(found["staircase_reused"]) ? "" : ` (reused ${stairs(found["staircase_reused"])})`}`, found["staircase_unknown"] ?? "giant step at which each direction is learned");
+    chip("staircase", `${stairs(found["staircase"])}${JSON.stringify(found["staircase"]) === JSON.stringify(found["staircase_reused"]) ? "" : ` (reused ${stairs(found["staircase_reused"])})`}`, found["staircase_unknown"] ?? `giant step at which each direction is learned\n${found["staircase_why"]}`);
   }
 
   showMethods(methods: readonly string[], reasons: Readonly<Record<string, string>>): void {

@@ -299,19 +299,25 @@ def _leap_chain(
 
 class Staircase(list[int | None]):
     """Step at which each direction is learned (None: never), with the directions as
-    rows.
+    rows and the reason for each.
 
     >>> analyse("z1 + z1*z2").staircase()
     [1, 2]
     >>> print(analyse("He2(z1)*z2").staircase(reuse=True))
     (0, 1) at step 2; (1, 0) never
+    >>> analyse("z1 + z1*z2").staircase("erf").reasons[1]
+    'the activation passes none of the couplings that show it'
     """
 
     directions: np.ndarray
+    reasons: list[str]
 
-    def __init__(self, steps: list[int | None], directions: np.ndarray) -> None:
+    def __init__(
+        self, steps: list[int | None], directions: np.ndarray, reasons: list[str]
+    ) -> None:
         super().__init__(steps)
         self.directions = directions
+        self.reasons = reasons
 
     def __str__(self) -> str:
         """Every direction with its step."""
@@ -320,6 +326,19 @@ class Staircase(list[int | None]):
         return (
             "; ".join(f"{written(row)} {word}" for row, word in rows) or "no direction"
         )
+
+
+def _average(reuse: bool, known: int) -> str:
+    """What moves a row, as it is written: of fresh batches, or of samples seen before.
+
+    Examples
+    --------
+    >>> _average(False, 0), _average(True, 2)
+    ('E[y z]', 'E[z_V | y, z_U]')
+    """
+    if known:
+        return "E[z_V | y, z_U]" if reuse else "E[y z_V | z_U]"
+    return "E[z | y]" if reuse else "E[y z]"
 
 
 @dataclass(frozen=True)
@@ -478,8 +497,10 @@ class Analysis:
         k = self.target.directions
         known: np.ndarray = np.zeros((0, k))
         steps: list[int | None] = []
+        reasons: list[str] = []
         for step in itertools.count(1):
-            if reuse and step > 1:
+            again = reuse and step > 1
+            if again:
                 found = _new_directions(
                     *self._sampled, known, range(1, 2), lambda n: True, self.unused
                 )
@@ -488,17 +509,39 @@ class Analysis:
                     self._nodes, self._nodes.label[None], known, range(1, 2), transfers
                 )
             if found is not None:
-                known, steps = (
-                    np.concatenate([known, found[1]]),
-                    [*steps, *[step] * len(found[1])],
-                )
+                why = f"{_average(again, len(known))} ≠ 0 along it"
+                known = np.concatenate([known, found[1]])
+                steps += [step] * len(found[1])
+                reasons += [why] * len(found[1])
             elif step > 1 or not reuse:
                 break
         never = complement(known, k)
         never = never[
             [float(np.linalg.norm(self.unused @ row)) <= 0.99 for row in never]
         ]
-        return Staircase([*steps, *[None] * len(never)], np.concatenate([known, never]))
+        reasons += self._why_never(known, never, reuse)
+        return Staircase(
+            [*steps, *[None] * len(never)], np.concatenate([known, never]), reasons
+        )
+
+    def _why_never(
+        self, known: np.ndarray, never: np.ndarray, reuse: bool
+    ) -> list[str]:
+        """For each direction that is never learned what hides it."""
+        hidden = f"{_average(reuse, len(known))} = 0 along it, whatever is known"
+        if reuse:
+            return [hidden] * len(never)
+        # what an activation with all Hermite coefficients would go on with
+        shown = _new_directions(
+            self._nodes, self._nodes.label[None], known, range(1, 2), lambda n: True
+        )
+        blocked = "the activation passes none of the couplings that show it"
+        return [
+            hidden
+            if shown is None or np.linalg.norm(shown[1] @ row) < 1e-3
+            else blocked
+            for row in never
+        ]
 
     def _staircase_of_push(
         self,
@@ -517,7 +560,7 @@ class Analysis:
         batch = Scaling(3.0, 1.0)
         algorithm = SGD(1.0, batch, loss, dataset=batch if reuse else None, rule=rule)
         found = learnable(problem, algorithm)
-        return Staircase(found.steps, found.directions)
+        return Staircase(found.steps, found.directions, found.reasons)
 
     def __repr__(self) -> str:
         numbers = (

@@ -51,6 +51,7 @@ from twolayer.numerics.quadrature_rules import draw_sobol_normals
 from twolayer.numerics.significance import limit_of
 from twolayer.numerics.types import Real
 from twolayer.task.algorithm import SGD
+from twolayer.task.inputs import Inputs
 from twolayer.task.problem import Problem
 
 __all__ = ["Learnable", "learnable"]
@@ -420,12 +421,9 @@ def _visits(algorithm: SGD, step: int) -> list[int]:
 
 
 def _refuse(problem: Problem, algorithm: SGD) -> None:
-    """Refuse what is no description, inputs with blocks, and algorithms without giant
-    steps.
-    """
+    """Refuse what is no description, and algorithms without giant steps."""
     expect(Problem, "problem", problem)
     expect(SGD, "algorithm", algorithm)
-    problem.require_isotropic("What giant steps learn is known from order one, which")
     if not algorithm.train_first_layer:
         raise InputError(
             "Argument `algorithm` must train the first layer, whose rows find"
@@ -450,7 +448,9 @@ def learnable(problem: Problem, algorithm: SGD) -> Learnable:
     Parameters
     ----------
     problem : Problem
-        Target (with its Gram matrix), student and noise.
+        Target (with its Gram matrix), student, noise and inputs. In inputs with blocks
+        the directions of the target are taken to be spread evenly, as random ones are:
+        they are then learned at the same steps as from inputs N(0, I).
     algorithm : SGD
         With steps of order one on batches of order d, such as ``SGD(1.5, batch=3*d,
         rule="clip(0.5)")``, and a ``dataset`` of order d if samples come back.
@@ -477,6 +477,8 @@ def learnable(problem: Problem, algorithm: SGD) -> Learnable:
     [1]
     """
     _refuse(problem, algorithm)
+    # spread evenly, blocks give M⁽ⁱ⁾ a part of the same span: H_* P⁽ⁱ⁾ ∝ H_* P
+    problem = problem.replace(inputs=Inputs.isotropic())
     frame = frame_of(problem.P)
     rank = frame.shape[1]
     rng = np.random.default_rng(SEED)

@@ -18,7 +18,7 @@ from twolayer.numerics.arguments import Json, Options
 from twolayer.numerics.errors import InputError
 
 if TYPE_CHECKING:
-    from twolayer.analysis.exponents import Analysis
+    from twolayer.analysis.exponents import Analysis, Staircase
 
 __all__ = ["analysis", "formula", "support", "text"]
 
@@ -91,9 +91,10 @@ def analysis(task: TaskFile, options: Json, voice: Voice) -> Json:
         "generative": found.generative,
         "generative_leap": found.generative_leap,
         "generative_chain": found.generative_chain,
-        "staircase": fresh,
-        "staircase_reused": reused,
+        "staircase": None if fresh is None else list(fresh),
+        "staircase_reused": None if reused is None else list(reused),
         "staircase_unknown": why_not,
+        "staircase_why": None if fresh is None else _reasons(fresh, reused),
         "directions": found.directions,
         "unused": len(found.unused),
         "unresolved": len(found.unresolved),
@@ -102,16 +103,32 @@ def analysis(task: TaskFile, options: Json, voice: Voice) -> Json:
 
 def _staircase(
     found: Analysis, task: TaskFile, reuse: bool
-) -> tuple[list[int | None] | None, str | None]:
+) -> tuple[Staircase | None, str | None]:
     """The giant step at which each direction is learned by the loss and rule of the
     task, or why nobody knows.
     """
     algorithm, activation = task.algorithm(), task.problem().activation
     push: Options = {"loss": algorithm.loss, "rule": algorithm.rule, "reuse": reuse}
     try:
-        return list(found.staircase(activation, **push)), None
+        return found.staircase(activation, **push), None
     except InputError as reason:
         return None, str(reason)
+
+
+def _reasons(fresh: Staircase, reused: Staircase | None) -> str:
+    """Why each direction is learned then, a line for each."""
+    from twolayer.analysis.directions import written
+
+    lines = []
+    for way, stairs in (("fresh", fresh), ("reused", reused)):
+        if stairs is None:
+            continue
+        for row, step, why in zip(
+            stairs.directions, stairs, stairs.reasons, strict=True
+        ):
+            when = "never" if step is None else f"step {step}"
+            lines.append(f"{way} {written(row)}: {when}, {why}")
+    return "\n".join(lines)
 
 
 def support(task: TaskFile, options: Json, voice: Voice) -> Json:
