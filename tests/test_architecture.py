@@ -26,7 +26,7 @@ NAMES = ("errors", "escape", "extend", "layers", "mean_field", "relu", "rules", 
 
 ROOMS = (
     "numerics",  # random streams, statistics, precision, errors
-    "functions",  # what is learnt, and with what
+    "functions",  # what is learned, and with what
     "task",  # what is asked
     "equations",  # what one step does, given its samples or their averages
     "gaussian",  # the averages

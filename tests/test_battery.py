@@ -248,7 +248,7 @@ CORNERS: dict[str, tuple[Task, Point]] = {
     "name",
     sized(
         CORNERS,
-        slow=set(CORNERS) - {"a loss in the name of a rule", "a logarithm"},
+        slow=set(CORNERS) - {"a logarithm"},
     ),
 )
 def test_corners_in_which_stated_errors_were_too_small(name: str) -> None:

@@ -147,6 +147,7 @@ def test_analyse_prints_the_exponents(call: Call) -> None:
     assert files() == ["task.toml"]
 
 
+@pytest.mark.slow
 def test_analyse_takes_an_activation_a_number_of_directions_and_a_figure(
     call: Call,
 ) -> None:
@@ -541,7 +542,10 @@ def test_a_file_called_results_is_in_the_way(call: Call) -> None:
     Path("results").touch()
     answer = call("solve", "task.toml")
     assert answer.code == 2
-    assert "--out must lie in an existing folder, but 'results' is none." in answer.err
+    assert (
+        "--out must lie in an existing folder, but 'results' does not exist."
+        in answer.err
+    )
 
 
 @pytest.mark.parametrize(
@@ -1197,6 +1201,7 @@ def on_a_terminal(
         os.close(master)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 def test_ctrl_c_on_a_terminal(tmp_path: Path) -> None:
     (tmp_path / "task.toml").write_text(TASK)

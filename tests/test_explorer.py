@@ -127,6 +127,7 @@ def test_copied_python_and_toml_are_the_same_task(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_runs_stream_seed_by_seed_and_are_those_of_solve() -> None:
     heard: list[tuple[str, Any]] = []
     task = task_from(TASK, "page")

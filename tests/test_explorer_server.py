@@ -355,6 +355,7 @@ LARGE = {
 }
 
 
+@pytest.mark.slow
 def test_a_large_file_is_downloaded_whole(
     client: httpx.Client, server: Explorer, tmp_path: Path
 ) -> None:

@@ -196,6 +196,7 @@ def test_a_direction_at_an_angle_hides_nothing() -> None:
     assert np.allclose(np.abs(found.unused), 0.5**0.5) and not len(found.unresolved)
 
 
+@pytest.mark.slow
 def test_steps_of_linear_students_are_linear_in_labels_that_come_back() -> None:
     """W_2 = W_1 + η Xᵀ(y − X W_1)/n is linear in y, so reuse shows no function of y but y itself."""
     assert tl.analyse("He3(z1)").staircase("linear", reuse=True) == [None]

@@ -217,6 +217,7 @@ def small_files() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**14, 2**14))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["solve", "compare", "sweep"])
 def test_a_disk_that_fills_up_ends_in_a_sentence(command: str, tmp_path: Path) -> None:
     """HDF5 brings the process down with it; what was there under the name stays."""

@@ -47,7 +47,11 @@ ONE = {"target": "He2(z1)", "activation": "relu"}
         ("multi-index", {**BOTH, "geometry": "spherical"}),
         ("layerwise", {**BOTH, "geometry": "free"}),
         ("passes", {**ONE, "geometry": "projected"}),
-        ("reuse-minibatch", {"activation": "erf", "geometry": "projected"}),
+        pytest.param(
+            "reuse-minibatch",
+            {"activation": "erf", "geometry": "projected"},
+            marks=pytest.mark.slow,
+        ),
         ("reuse-or-fresh", {"activation": "relu", "geometry": "projected"}),
         ("reuse-patterns", {**BOTH, "geometry": "spherical"}),
         ("reuse-variants", BOTH),
@@ -67,6 +71,7 @@ def test_what_is_chosen_is_what_is_solved(name: str, chosen: dict[str, str]) -> 
     assert list(other.value.args) == given != list(usual.value.args)
 
 
+@pytest.mark.slow
 def test_what_is_chosen_reaches_the_numbers_and_the_title() -> None:
     compute = registry.figures()["corrections"].compute
     small = {**SMALL, "names": ("norm",)}
@@ -76,6 +81,7 @@ def test_what_is_chosen_reaches_the_numbers_and_the_title() -> None:
     assert "teacher erf, k = 2, a* = 1   student erf" in usual.task
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("geometry", ["free", "spherical"])
 def test_a_correction_of_projected_steps_is_left_out_for_others(geometry: str) -> None:
     compute = registry.figures()["corrections"].compute

@@ -152,6 +152,7 @@ def test_pushes_linear_in_y_climb_the_exact_staircase(
         np.testing.assert_allclose(ours.T @ ours, theirs.T @ theirs, atol=5e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "push", [{}, {"dataset": 3 * d}, {"rule": "clip(0.5)"}, {"loss": "huber(0.5)"}]
 )
@@ -222,6 +223,7 @@ def test_a_direction_behind_two_that_are_roughly_known_is_found() -> None:
     assert last[3].max() > 0.02 + 5 * error[3].max()
 
 
+@pytest.mark.slow
 def test_directions_that_overlap_help_each_other() -> None:
     gram = [[1.0, 0.6], [0.6, 1.0]]
     oblique = tl.Problem("z1 + He3(z2)", SHIFTED, gram=gram, **TWO)
@@ -267,6 +269,7 @@ def test_what_does_not_enter_is_not_listed() -> None:
     assert tl.learnable(problem, giant()).directions.tolist() == [[1.0, 0.0, 0.0]]
 
 
+@pytest.mark.slow
 def test_reasons_are_numbers() -> None:
     found = tl.learnable(tl.Problem("z1 + He3(z2)", SHIFTED), giant())
     assert found.steps == [1, None]

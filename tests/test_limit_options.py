@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chance import sigmas
+from cost import sized
 
 import twolayer as tl
 from twolayer import d
@@ -56,7 +57,7 @@ def entries(run: Any) -> list[np.ndarray]:
     return [run[name].values[:, -1] for name in (*names, "a")]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", sized(CASES, slow=set(CASES) - {"private, momentum"}))
 def test_the_limit_is_that_of_long_runs(name: str) -> None:
     """A wrong power of 1/(1 − β), a lost N, or a term that is dropped moves the end by ten percent or more."""
     problem, algorithm, start = CASES[name]
@@ -73,6 +74,7 @@ def test_the_limit_is_that_of_long_runs(name: str) -> None:
         )
 
 
+@pytest.mark.slow
 def test_adagrad_slows_down_as_long_runs_do() -> None:
     """A batch of two, a sum over two neurons and b ≠ 1: every number of dβ/dτ = tr χ/(p γ n_b) counts."""
     algorithm = tl.SGD(2 / d, 2, rule="adagrad_norm(0.4)")

@@ -123,6 +123,7 @@ def test_many_steps_follow_the_mean_of_chains_up_to_one_over_d(
     assert worst(runs, without, 1 / 1000) > 2 * LIMIT
 
 
+@pytest.mark.slow
 def test_small_steps_are_the_gradient_flow() -> None:
     problem, start = (
         tl.Problem("He2(z1)", "He2", width=2),
@@ -237,6 +238,7 @@ def test_the_band_is_the_spread_of_runs(geometry: str) -> None:
     ).any()
 
 
+@pytest.mark.slow
 def test_thresholds_and_divergence_are_seen() -> None:
     problem, start = tl.Problem("He2(z1)", "He2"), tl.Overlaps([[1.0]], [[0.3]])
     algorithm = tl.SGD(lr=0.05, batch="100*d", geometry="projected")
@@ -317,11 +319,12 @@ def test_what_does_not_fit_is_refused_with_what_does() -> None:
             2500,
             tl.Overlaps([[1.0]], [[0.3]]),
         ),
-        (
+        pytest.param(
             tl.Problem(tl.Teacher("erf", k=2), "erf", width=2, noise=0.1),
             tl.SGD(lr=2.0, batch=3),
             300,
             tl.Overlaps(np.eye(2), [[0.3, 0.1], [0.0, 0.3]]),
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -360,6 +363,7 @@ def test_a_mean_that_describes_no_run_is_refused(mu: float, size: str) -> None:
     )  # as d → ∞ batches of d^μ average
 
 
+@pytest.mark.slow
 def test_where_it_is_not_refused_one_step_is_within_two_percent() -> None:
     """At the largest fluctuation allowed: the same laws with n_b = d^0.74, and the chain to 0.4 %."""
     algorithm = tl.SGD(lr=0.5 * d**-0.13, batch=d**0.74, geometry="projected")
@@ -375,6 +379,7 @@ def test_where_it_is_not_refused_one_step_is_within_two_percent() -> None:
     assert abs(step / runs.mean() - 1) < 0.02 + LIMIT * error / step
 
 
+@pytest.mark.slow
 def test_advice_never_recommends_what_is_set() -> None:
     problem, start = tl.Problem("He2(z1)", "He2"), tl.Overlaps([[1.0]], [[0.3]])
     free = tl.SGD(lr=3.0, batch="4*d")

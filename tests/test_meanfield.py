@@ -68,6 +68,7 @@ def close(one: Velocity, two: Velocity, tolerance: float) -> None:
         np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quantity", ["overlap", "alignment"])
 def test_thresholds_refer_to_what_they_name(quantity: str) -> None:
     """P ≠ 1, where ‖M‖_F is not the norm in orthonormal coordinates: the run stops where M itself reaches the level."""
@@ -94,6 +95,7 @@ def test_thresholds_refer_to_what_they_name(quantity: str) -> None:
     assert path.time.values[60] < float(run.stop_time[0]) < path.time.values[61]
 
 
+@pytest.mark.slow
 def test_the_overlap_of_particles_does_not_depend_on_how_many_stand_for_a_neuron() -> (
     None
 ):
@@ -113,7 +115,9 @@ def test_the_overlap_of_particles_does_not_depend_on_how_many_stand_for_a_neuron
 
 
 @pytest.mark.parametrize("own", [False, True])
-@pytest.mark.parametrize("dimension", [3, math.inf])
+@pytest.mark.parametrize(
+    "dimension", [pytest.param(3, marks=pytest.mark.slow), math.inf]
+)
 def test_square_closes_on_moments_and_agrees_by_nodes_and_pairs(
     own: bool, dimension: float
 ) -> None:
@@ -269,6 +273,7 @@ def test_blocks_of_particles_and_weights_change_nothing(x64: None) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "parity"),
     [("erf", -1), ("tanh", -1), ("cos(z)", 1), ("relu", 0), ("tanh(z + 0.7)", 0)],

@@ -198,7 +198,9 @@ def script(tmp_path: Path, backend: str, first: str = "", last: str = "") -> lis
     return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("first", ["", "import matplotlib.pyplot"])
+@pytest.mark.parametrize(
+    "first", ["", pytest.param("import matplotlib.pyplot", marks=pytest.mark.slow)]
+)
 def test_without_a_screen_nothing_is_left_behind(tmp_path: Path, first: str) -> None:
     assert script(tmp_path, "agg", first) == ["managed 0 None"]
 

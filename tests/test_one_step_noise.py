@@ -147,6 +147,7 @@ def test_the_noise_of_one_step_in_blocks() -> None:
     compared(*runs, "blocks")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("geometry", ["projected", "spherical"])
 def test_the_mean_of_ratios(geometry: str) -> None:
     """What `Map` adds for the mean of M'/√Q' is the difference of means in NumPy, from one and the same samples."""
@@ -239,6 +240,7 @@ def test_the_band_of_one_giant_step() -> None:
             ).all(), (step, ratio)
 
 
+@pytest.mark.slow
 def test_gaussian_sums_have_the_moments_of_a_batch() -> None:
     """One step on 300 samples: drawn one by one, or from the Gaussian limit of their sums."""
     algorithm, start = tl.SGD(1.0, 300, train_second_layer=True), tl.Overlaps(UNIT, M)

@@ -95,7 +95,11 @@ def test_feedback_alignment_is_a_rule() -> None:
 
 @pytest.mark.parametrize("noise", [0.0, pytest.param(0.1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    ("rule", "wider"), [("clip(0.2)", "clip(0.4)"), ("polyak(20.0)", "polyak(20.0)")]
+    ("rule", "wider"),
+    [
+        pytest.param("clip(0.2)", "clip(0.4)", marks=pytest.mark.slow),
+        ("polyak(20.0)", "polyak(20.0)"),
+    ],
 )
 def test_rules_see_the_gradients_of_a_sum_as_they_are(
     rule: str, wider: str, noise: float

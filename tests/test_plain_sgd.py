@@ -192,6 +192,7 @@ def test_the_average_of_the_iterates() -> None:
     assert np.abs(M[:, 1] - M[:, 0]).min() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("geometry", ["spherical", "projected"])
 def test_the_mean_step_of_spherical_rows(geometry: str) -> None:
     """The map at d = 30 and n_b = 60 against steps in NumPy; radial parts and pairs of samples are all in it."""

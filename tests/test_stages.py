@@ -590,7 +590,11 @@ SPOILT = tl.Problem("tanh(z1)", "erf", width=2, noise=0.3, flips=0.1)
 
 @pytest.mark.parametrize(
     "change",
-    [{"normalisation": "sqrt"}, {"flips": 0.3}, {"noise_law": "laplace"}],
+    [
+        pytest.param({"normalisation": "sqrt"}, marks=pytest.mark.slow),
+        {"flips": 0.3},
+        {"noise_law": "laplace"},
+    ],
     ids=str,
 )
 def test_whatever_the_problem_of_a_stage_says_is_done(

@@ -638,6 +638,7 @@ def test_directions_that_overlap_are_those_of_an_orthonormal_frame(
     )
 
 
+@pytest.mark.slow
 def test_what_thresholds_take_of_a_problem() -> None:
     problem = tl.Problem("He2(z1)", "erf", noise=0.3)
     assert tl.thresholds(problem).alpha == tl.thresholds("He2(z1)", 0.3).alpha

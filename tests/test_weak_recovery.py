@@ -151,6 +151,7 @@ def test_prefactors_against_the_chain(gamma: float) -> None:
     assert runs.medians[0].value < (1 - 2 * gamma) * predicted.steps / (1 - 3 * gamma)
 
 
+@pytest.mark.slow
 def test_a_rate_beyond_the_self_interaction_never_recovers() -> None:
     """γκ = 1.02 at d = 10⁶; without the self-interaction 979 steps would be enough."""
     runs = tl.weak_recovery(

@@ -186,6 +186,7 @@ def linear(a: float, noise: float) -> Stand:
     return Stand(np.array([[q]]), np.array([[m]]), np.array([a]), claims)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["gaussian", "student(5)", "student(3)"])
 def test_suspicions_are_as_rare_as_they_should_be(law: str) -> None:
     """Averages known by hand, other points in every try: one in twenty at most is looked at again.

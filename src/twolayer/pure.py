@@ -445,7 +445,7 @@ class Increment(eqx.Module):
         noise: Float[Array, " n"],
         a: Float[Array, " p"] | None = None,
     ) -> Push:
-        """G and e σ(λ), (n, p) each, from λ, λ* and the normals ξ of the label noise.
+        """g and e σ(λ), (n, p) each, from λ, λ* and the normals ξ of the label noise.
         Cost O(n p).
         """
         sample = Sample(student, target, self.kernel.labels.spoil(noise, self.noise))

@@ -202,7 +202,7 @@ def nodes_of(target: Target) -> TargetNodes:
 
 
 def _label(target: Target, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Y with mean zero and variance one, or zero where it is constant."""
+    """The label at points, centred and with variance one; zero if it is constant."""
     y = target.on_host(points)
     centred = y - weights @ y
     scale = math.sqrt(max(weights @ centred**2, 0.0))

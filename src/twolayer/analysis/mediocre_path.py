@@ -235,7 +235,7 @@ def follow(flat: Mediocrity, a: np.ndarray, dim: float) -> MediocrePath | None:
 
 
 def _roughness(flat: Mediocrity, a: np.ndarray) -> float:
-    """D times the mean of Σ_{j≠l} w_jl Q_jl² of a random start."""
+    """d times the mean of Σ_{j≠l} w_jl Q_jl² of a random start."""
     own = flat.averages(np.ones(len(a)))
     bend = a / flat.divisor * own.curvature
     total = float(flat.counts @ bend)

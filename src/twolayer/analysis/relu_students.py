@@ -3,7 +3,7 @@ relu(v·z), descent on E ½(f − y)².
 
     n = 1          L ~ (1 − η/2)^{2t}, exponential
     w_i = λ_i v    Σλ − 1 ← (Σλ − 1)(1 − ηn/2), exponential (λ_i ≥ 0:
-        the direction is learnt)
+        the direction is learned)
     w_i = w        u = n w moves as one neuron with steps n η, exponential
     n = 2, w_{1,2} = λ1 v ± λ2 v⊥, ‖v‖ = 1, tan θ = λ2/λ1, ρ² = λ1² + λ2², S(x)
         = sin x − x cos x:

@@ -70,19 +70,19 @@ class Kernel:
     labels: LabelNoise = field(default_factory=LabelNoise)
 
     def label(self, target: Float[Real, "*n k"], noise: Spoilt) -> Float[Real, "*n"]:
-        """Y = ± h + √Δ ξ. Cost O(1)."""
+        """y = ± h + √Δ ξ. Cost O(1)."""
         return noise.sign * self.target(target) + noise.shift
 
     def output(
         self, fields: Float[Real, "*n p"], a: Float[Real, " p"]
     ) -> Float[Real, "*n"]:
-        """F = (1/N) Σ_j a_j σ(λ_j). Cost O(p)."""
+        """f = (1/N) Σ_j a_j σ(λ_j). Cost O(p)."""
         return (a * self.activation(fields)).sum(-1) / divisor(
             self.normalisation, fields.shape[-1]
         )
 
     def push(self, sample: Sample, a: Float[Real, " p"]) -> Push:
-        """G and e σ(λ) of every sample in the batch. Cost O(n p)."""
+        """g and e σ(λ) of every sample in the batch. Cost O(n p)."""
         sigma = self.activation(sample.student)
         f = (a * sigma).sum(-1) / divisor(self.normalisation, a.shape[-1])
         e = self.loss.residual(self.label(sample.target, sample.noise), f)[..., None]

@@ -302,7 +302,7 @@ class Memory(NamedTuple):
 
 
 def ahead(rates: Coefficients, now: Real, previous: Real) -> Real:
-    """X + β (x − x₋), of rows or of their coefficients."""
+    """x + β (x − x₋), of rows or of their coefficients."""
     return now + rates.momentum * (now - previous)
 
 
@@ -637,7 +637,7 @@ def _limit(algorithm: SGD, divisor: float, flow: float, noise: Number) -> Limit:
 
 
 def quickening(algorithm: SGD) -> Any:
-    """F = 1/(1 − β): a heavy ball goes on until friction has used up its speed."""
+    """f = 1/(1 − β): a heavy ball goes on until friction has used up its speed."""
     return 1.0 / (1.0 - algorithm.momentum)
 
 

@@ -157,7 +157,7 @@ def draw_again(
 
 
 def inputs(spec: SampleForm, batch: Batch) -> Numbers:
-    """Z (samples, d) in double precision."""
+    """z (samples, d) in double precision."""
     joined = jnp.concatenate(batch.halves, axis=-1)
     if spec.at_random:
         return joined[:, : spec.dim].astype(jnp.float64)

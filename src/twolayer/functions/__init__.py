@@ -1,3 +1,3 @@
-"""What is learnt, and with what: expressions, activations, targets and their Hermite
+"""What is learned, and with what: expressions, activations, targets and their Hermite
 structure.
 """

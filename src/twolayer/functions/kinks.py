@@ -21,7 +21,7 @@ HALVINGS = 40
 
 
 def derivative(f: ArrayFunction) -> ArrayFunction:
-    """F' of an elementwise JAX function."""
+    """f' of an elementwise JAX function."""
 
     def slope(x: Any) -> Any:
         import jax

@@ -193,7 +193,7 @@ def _places(
 
 
 def _values(g: Node, names: tuple[str, ...], points: np.ndarray) -> np.ndarray:
-    """G at points (…, n)."""
+    """g at points (…, n)."""
     with np.errstate(all="ignore"):
         out = Expression(g)(**{name: points[..., i] for i, name in enumerate(names)})
     return np.broadcast_to(np.asarray(out, dtype=float), points.shape[:-1])

@@ -123,11 +123,11 @@ class Target:
             )
 
     def __call__(self, fields: Any) -> Any:
-        """H at fields (..., k)."""
+        """h at fields (..., k)."""
         return self.function(fields)
 
     def on_host(self, fields: np.ndarray) -> np.ndarray:
-        """H at ``fields`` (..., k) as an array of NumPy; of formulas and teachers
+        """h at ``fields`` (..., k) as an array of NumPy; of formulas and teachers
         without JAX.
         """
         return np.asarray(self(fields)) if self.light else in_jax(self.function, fields)
@@ -255,7 +255,7 @@ class Target:
 
 
 def _along(target: Target, points: Any, r: int, x: Any) -> Any:
-    """H on the line along direction r through each point."""
+    """h on the line along direction r through each point."""
     return target(_line(points, r, x))
 
 

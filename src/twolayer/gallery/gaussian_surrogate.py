@@ -100,7 +100,7 @@ def gaussian_surrogate(
         ),
     ]
     claim = (
-        "rows of many latent directions are learnt as Gaussian inputs of the same"
+        "rows of many latent directions are learned as Gaussian inputs of the same"
         " covariance, those of few are not"
     )
     told = ", ".join(

@@ -1,4 +1,4 @@
-"""One rectifier learnt by one student and by several: exponential convergence against
+"""One rectifier learned by one student and by several: exponential convergence against
 T^−3.
 
     n = 1:  L ~ (1 − η/2)^{2T}        n ≥ 2:  L ~ T^−3,  angles ~ 1/T
@@ -41,7 +41,7 @@ DASHES = ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
         "target": "T^−3 and 1 − η/2 are proved for one rectifier as the teacher",
         "activation": "T^−3 and 1 − η/2 are proved for rectifiers",
         "geometry": (
-            "norms of the students are learnt, and their sum is what is learnt first"
+            "norms of the students are learned, and their sum is what is learned first"
         ),
     },
     group="recovery",

@@ -32,7 +32,7 @@ from twolayer.numerics.statistics import power_law
         "target": "the bound ‖w‖² θ³/4π³ is proved for one rectifier as the teacher",
         "activation": "the bound ‖w‖² θ³/4π³ is proved for rectifiers",
         "geometry": (
-            "norms of the students are learnt, and their sum is what is learnt first"
+            "norms of the students are learned, and their sum is what is learned first"
         ),
     },
     group="recovery",
@@ -121,8 +121,8 @@ def draw(data: xr.Dataset) -> Figure:
     headline(
         drawing,
         data,
-        f"{count} students from a random start: their sum is learnt at once, the angles"
-        " are not",
+        f"{count} students from a random start: their sum is learned at once, the"
+        " angles are not",
     )
     return drawing
 

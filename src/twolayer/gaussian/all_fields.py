@@ -345,7 +345,7 @@ class FullRule(eqx.Module):
     def residual(
         self, student: Real, target: Real, a: Layer, noise: Scalar
     ) -> Residual:
-        """E and e² averaged over the label noise; without it they are what they are."""
+        """e and e² averaged over the label noise, if there is any."""
         loss, h, f = (
             self.kernel.loss,
             self.kernel.target(target),
@@ -398,7 +398,7 @@ def spoilt_residual(
     noise: Scalar | None,
     order: int = NOISE_ORDER,
 ) -> tuple[Any, Any]:
-    """E and e² averaged over what is done to labels h, at outputs f; ``noise`` is None
+    """e and e² averaged over what is done to labels h, at outputs f; ``noise`` is None
     where nothing is added.
     """
     mean, square, law = 0.0, 0.0, labels.law

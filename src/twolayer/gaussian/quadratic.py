@@ -35,7 +35,7 @@ __all__ = [
 def quadratic_form(
     polynomial: Mapping[tuple[int, ...], float] | None, k: int
 ) -> tuple[np.ndarray, float] | None:
-    """H = λ*ᵀ H λ* + h0 read off a polynomial, or None when it has other terms.
+    """h = λ*ᵀ H λ* + h0 read off a polynomial, or None when it has other terms.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def quadratic_task(activation: Activation, target: Target) -> QuadraticTask | No
 def residual_form(
     scale: float, shift: float, H: Real, h0: float, weight: float, a: Layer
 ) -> tuple[Numbers, Numbers]:
-    """E without noise as (B, b0), the student entering with this weight."""
+    """e without noise as (B, b0), the student entering with this weight."""
     p, k = len(a), len(H)
     own = jnp.pad(-weight * scale * a / p, (0, k))
     return own[:, None] * np.eye(p + k) + jnp.pad(

@@ -98,7 +98,7 @@ DENSE = np.array(
 
 
 def interpolate(y: np.ndarray, dense: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Y at the fraction x (n,) of steps (n, …) with coefficients (n, 4, …)."""
+    """y at the fraction x (n,) of steps (n, …) with coefficients (n, 4, …)."""
     x = x.reshape(-1, *[1] * (y.ndim - 1))
     total = np.zeros_like(y)
     for c in np.moveaxis(dense, 1, 0)[::-1]:
@@ -178,7 +178,7 @@ def begin(y: Tree, t: float, guess: Number = 0.0) -> Starts:
 
 
 def _by_lane(h: Real, x: Real, axis: int = 0) -> Real:
-    """X times h, which belongs to one of its axes."""
+    """x times h, which belongs to one of its axes."""
     return x * h.reshape(*[1] * axis, -1, *[1] * (x.ndim - axis - 1))
 
 
@@ -215,7 +215,7 @@ def steps(
         h = jnp.where(runs & ~fresh, jnp.minimum(lanes.h, left), 0.0)
 
         def moved(row: Real, K: Tree) -> Tree:
-            """Y + h Σ_j row_j k_j."""
+            """y + h Σ_j row_j k_j."""
             return jax.tree.map(
                 lambda y, k: y + _by_lane(h, jnp.tensordot(row, k, axes=1)), lanes.y, K
             )

@@ -299,7 +299,7 @@ def rule_key(key: Key, step: Number) -> Array:
 
 @float64
 def host_normal(seed: int, role: Role, n: int, run: int | np.ndarray = 0) -> np.ndarray:
-    """N standard normals as a NumPy array, or (runs, n) for an array of runs."""
+    """n standard normals as a NumPy array, or (runs, n) for an array of runs."""
     keys = stream(seed, role, np.atleast_1d(run))
     index = np.arange(n, dtype=np.uint32)
     draws = np.asarray(_normal(keys[:, None, :], np.uint32(0), index))

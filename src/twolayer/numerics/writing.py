@@ -74,7 +74,7 @@ def check_writable(
     >>> check_writable(Path("no/such/folder/x.nc"))
     Traceback (most recent call last):
     twolayer.InputError: Argument `path` must lie in an existing folder, but
-    'no/such/folder' is none.
+    'no/such/folder' does not exist.
     """
     try:
         target = _target(path, label, make_folder)
@@ -104,7 +104,8 @@ def _target(path: Path, label: str, make_folder: bool = False) -> Path:
         )
     if not folder.is_dir():
         raise InputError(
-            f"{label} must lie in an existing folder, but {short(str(folder))} is none."
+            f"{label} must lie in an existing folder, but {short(str(folder))} does"
+            " not exist."
         )
     target = Path(os.path.realpath(path))
     if (

@@ -321,11 +321,11 @@ class Samples:
         return self.plain if rule is None else self._ruled(rule)
 
     def _output(self, sigma: np.ndarray) -> np.ndarray:
-        """F of every sample."""
+        """f of every sample."""
         return (sigma * self.a).sum(-1) / self.problem.divisor
 
     def _ahead(self, rate: float) -> np.ndarray:
-        """G after a step of this rate on the sample itself."""
+        """g after a step of this rate on the sample itself."""
         own = rate / (self.problem.divisor * self.algorithm.batch.coefficient)
         fields = self.student + own * self.plain
         sigma = self.problem.activation.on_host(fields)
@@ -412,7 +412,7 @@ class Samples:
 
     @cached_property
     def labels(self) -> np.ndarray:
-        """Y and f apart, which no good fit makes small, and e."""
+        """y and f apart, which no good fit makes small, and e."""
         return np.stack([self.y, self.f, self.e], axis=-1)
 
     @cached_property

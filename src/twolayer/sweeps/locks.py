@@ -61,7 +61,7 @@ class Locks:
             ):  # a pipe would keep us waiting
                 raise InputError(
                     "The lock of a store must be a plain file, but"
-                    f" {short(str(path), 200)} is none."
+                    f" {short(str(path), 200)} is not one."
                 )
             found = cls._known.get(_identity(path)) if there else None
             if found is None:

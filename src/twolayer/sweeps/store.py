@@ -177,7 +177,7 @@ class Store:
             if not folder.is_dir() or not os.access(folder, os.W_OK):
                 raise InputError(
                     "Argument `store` must lie in a writable folder, but"
-                    f" {short(str(folder), 200)} is none."
+                    f" {short(str(folder), 200)} is not one."
                 )
             return
         header = read_header(where)

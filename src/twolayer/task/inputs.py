@@ -390,7 +390,7 @@ class Inputs:
         """(tr Σ)²/(d tr Σ²): the same for targets that are spread evenly over all
         directions.
 
-        A start has an overlap of variance 1/d_eff with a target, and what is learnt
+        A start has an overlap of variance 1/d_eff with a target, and what is learned
         from samples takes steps that are powers of it, with d_eff = tr Σ · Σ_i s_i
         P⁽ⁱ⁾/Σ_i s_i² P⁽ⁱ⁾: tr Σ/‖Σ‖ at least, and d for inputs N(0, I).
 
@@ -433,7 +433,7 @@ class Inputs:
             small = self.fractions[int(np.argmin(sizes))]
             raise InputError(
                 "Argument `dim` must leave at least one dimension to every block, but"
-                f" a fraction of {small:g} of {dim} is none."
+                f" a fraction of {small:g} of {dim} is less than one."
             )
         return tuple(sizes.tolist())
 

@@ -115,7 +115,7 @@ class Law:
         )
 
     def to_normal(self, xi: Real) -> Real:
-        """X = Φ⁻¹(F(ξ)); what lies beyond the support or the far tails is moved to
+        """x = Φ⁻¹(F(ξ)); what lies beyond the support or the far tails is moved to
         their ends.
         """
         import jax.numpy as jnp

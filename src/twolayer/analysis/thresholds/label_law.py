@@ -52,7 +52,7 @@ class LabelLaw:
 
     @property
     def function(self) -> ArrayFunction:
-        """H as a JAX function of (..., k)."""
+        """h as a JAX function of (..., k)."""
         import jax.numpy as jnp
 
         basis = jnp.asarray(self.basis)
@@ -82,7 +82,7 @@ class LabelLaw:
         )
 
     def labels(self, z: np.ndarray) -> np.ndarray:
-        """H at points (..., k), without noise; of formulas and teachers without JAX."""
+        """h at points (..., k), without noise; of formulas and teachers without JAX."""
         return (
             self.target.on_host(z @ self.basis)
             if self.target.light
@@ -90,7 +90,7 @@ class LabelLaw:
         )
 
     def line(self, z: np.ndarray) -> np.ndarray:
-        """H of the single direction, at numbers."""
+        """h of the single direction, at numbers."""
         return self.labels(z[..., None])
 
     def slope(self, z: np.ndarray) -> np.ndarray:

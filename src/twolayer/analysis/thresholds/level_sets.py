@@ -242,7 +242,7 @@ def _density(x: np.ndarray) -> np.ndarray:
 
 
 def _edge(x: np.ndarray) -> np.ndarray:
-    """X times the density, zero at infinity."""
+    """x times the density, zero at infinity."""
     return np.where(np.isfinite(x), x, 0.0) * _density(x)
 
 

@@ -85,7 +85,7 @@ class Curve:
         return max(stable, key=lambda q: self.entropy(alpha, q))
 
     def entropy(self, alpha: float, q: float) -> float:
-        """F(q) − f(0)."""
+        """f(q) − f(0)."""
         if q == 1.0:  # both logarithms diverge, with opposite signs
             return math.inf if alpha > self.alpha[-1] else -math.inf
         gain = float(np.interp(q, self.q, self.gain))

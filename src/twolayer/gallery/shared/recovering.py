@@ -1,5 +1,5 @@
 """What the figures of recovery share: matched tasks of information exponent k, and
-steps for which they are learnt.
+steps for which they are learned.
 
     h = σ = h_k,   spherical steps δ/N,   δ = c_k N^{−(k−2)/2} for k ≥ 3
 

@@ -238,7 +238,7 @@ def directions(E: Real, pushes: Real, first: Real) -> tuple[Array, Array]:
 
 
 def normalised(x: Real, length: Real, size: Real) -> tuple[Array, Array]:
-    """X over its length, and the length; zero both where it is nothing but rounding of
+    """x over its length, and the length; zero both where it is nothing but rounding of
     something of the given size.
     """
     keep = length > TOLERANCE * size
