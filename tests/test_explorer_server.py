@@ -289,6 +289,7 @@ for line in sys.stdin:
         "print('Segmentation fault', flush=True)",
         "print('[]', flush=True)",
         "print('{}', flush=True)",
+        "print('[' * 60_000, flush=True)",
         "sys.exit(0)",
     ],
     ids=[
@@ -297,6 +298,7 @@ for line in sys.stdin:
         "no JSON",
         "no event",
         "an empty event",
+        "nested too deeply",
         "a silent end",
     ],
 )

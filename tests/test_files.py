@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import signal
 import stat
@@ -238,6 +239,50 @@ def test_archives_that_declare_what_they_do_not_hold(tmp_path: Path) -> None:
     assert read_rows(tmp_path / "rows.npz")[0].shape == (3000, 1000)
 
 
+def packed(how: int) -> bytes:
+    file, array = io.BytesIO(), io.BytesIO()
+    np.lib.format.write_array(array, np.arange(500.0))
+    with zipfile.ZipFile(file, "w", how) as all_of_it:
+        for name in ("X", "y", "format", "key"):
+            all_of_it.writestr(f"{name}.npy", array.getvalue())
+    return file.getvalue()
+
+
+def encrypted(data: bytes) -> bytes:
+    """The flags say so, in front of every part and in the list at the end."""
+    changed = bytearray(data)
+    for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        at = changed.find(mark)
+        while at >= 0:
+            changed[at + place] |= 1
+            at = changed.find(mark, at + 1)
+    return bytes(changed)
+
+
+def turned(data: bytes) -> bytes:
+    return data[:60] + bytes(255 - x for x in data[60:90]) + data[90:]
+
+
+ARCHIVES = {
+    "bzip2": packed(zipfile.ZIP_BZIP2),
+    "lzma": turned(packed(zipfile.ZIP_LZMA)),
+    "encrypted": encrypted(packed(zipfile.ZIP_STORED)),
+    "damaged": turned(packed(zipfile.ZIP_DEFLATED)),
+    "cut": packed(zipfile.ZIP_STORED)[300:],
+}
+
+
+@pytest.mark.parametrize("kind", ARCHIVES)
+def test_archives_that_numpy_does_not_write(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    path.write_bytes(ARCHIVES[kind])
+    with pytest.raises(tl.InputError, match="A file of rows must") as told:
+        read_rows(path)
+    assert len(str(told.value)) <= 300
+    with pytest.raises(tl.InputError, match="damaged or foreign"):
+        solve(checkpoint=path)
+
+
 # -- results of strangers ---------------------------------------------------------------------------------------------
 
 
@@ -273,9 +318,50 @@ def long_list(file: h5py.File) -> None:
     file["lr"].attrs["words"] = ["x" * 100] * 65
 
 
+def scaled(file: h5py.File) -> None:
+    file["lr"].attrs["scale_factor"] = 2.0
+
+
+def filled(file: h5py.File) -> None:
+    file["seed"].attrs["_FillValue"] = file["seed"].dtype.type(3)
+
+
+def words_in_parts(file: h5py.File) -> None:
+    word = np.dtype([("text", h5py.string_dtype())])
+    file.attrs.create("words", np.array([("x",)] * 3, word))
+
+
+def lists(file: h5py.File) -> None:
+    several = np.empty(2, object)
+    several[:] = [np.arange(3), np.arange(4)]
+    file.attrs.create("lists", several, dtype=h5py.vlen_dtype(np.int64))
+
+
+def many_axes(file: h5py.File) -> None:
+    """One axis that says a thousand times to which coordinate it belongs."""
+    known = file["risk"].attrs["DIMENSION_LIST"]
+    del file["risk"].attrs["DIMENSION_LIST"]
+    several = np.empty(len(known), object)
+    for i, own in enumerate(known):
+        several[i] = np.array(list(own) * (1000 if i == 0 else 1), h5py.ref_dtype)
+    kind = h5py.vlen_dtype(h5py.ref_dtype)
+    file["risk"].attrs.create("DIMENSION_LIST", several, dtype=kind)
+
+
+def nearly_nothing(file: h5py.File) -> None:
+    """Half of 256 MiB of which not a byte is in the file."""
+    file.create_dataset("more", (2**27,), "i1", chunks=(2**20,))
+
+
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
+        (scaled, "'lr' is to be unpacked"),
+        (filled, "'seed' is to be unpacked"),
+        (words_in_parts, "the kind of the attribute 'words"),
+        (lists, "the kind of the attribute 'lists"),
+        (many_axes, "the axes of '/risk"),
+        (nearly_nothing, "declares 0.125 GiB of data"),
         (inflating, "inflates beyond its size"),
         (large_chunk, "declares 0.745 GiB of data"),
         (compound, "the kind of 'lr"),
@@ -336,9 +422,7 @@ def test_what_others_write_with_the_same_contents_is_read(
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("store") / "s.zarr"
-    tl.sweep(
-        *TASK, {"method.dim": [20, 40]}, steps=2, seeds=2, store=path, progress=False
-    )
+    again(path, [20, 40])
     return path
 
 
@@ -380,6 +464,68 @@ def test_links_and_pipes_in_a_store_are_not_read(
         tl.load(path)
 
 
+def again(path: Path, dims: list[int]) -> xr.Dataset:
+    over = {"method.dim": dims}
+    return tl.sweep(*TASK, over, steps=2, seeds=2, store=path, progress=False)
+
+
+@pytest.mark.parametrize("spoil", [as_device, as_pipe])
+@pytest.mark.parametrize("part", ["zarr.json", "c/0"])
+def test_coordinates_are_not_read_through_links_and_pipes(
+    part: str, spoil: Any, store: Path, tmp_path: Path
+) -> None:
+    path = copied(store, tmp_path)
+    spoil(path / "method.dim" / part)
+    with pytest.raises(tl.InputError, match="is no plain file"):
+        again(path, [20, 40])
+
+
+def test_coordinates_of_a_stranger_are_not_unpacked(
+    store: Path, tmp_path: Path
+) -> None:
+    """They declare 128 GiB; what belongs there is written in their place."""
+    path = copied(store, tmp_path)
+    described = path / "method.dim" / "zarr.json"
+    good = described.read_bytes()
+    document = json.loads(good)
+    document["shape"] = document["chunk_grid"]["configuration"]["chunk_shape"] = [2**34]
+    described.write_text(json.dumps(document))
+    assert again(path, [20, 40]).runs.values.tolist() == [2, 2]
+    assert described.read_bytes() == good
+
+
+@pytest.mark.parametrize("name", ["risk", "method.dim", "method.dim/c"])
+def test_folders_of_a_store_do_not_lead_out_of_it(
+    name: str, store: Path, tmp_path: Path
+) -> None:
+    path, far = copied(store, tmp_path), tmp_path / "far"
+    (path / name).rename(far)
+    (path / name).symlink_to(far)
+    (far / "mine.partial").touch()
+    if name == "method.dim/c":
+        (far / "0").unlink()
+    before = {file: file.stat().st_mtime_ns for file in far.rglob("*")}
+    with pytest.raises(tl.InputError, match="leads elsewhere"):
+        again(path, [20, 40])
+    assert {file: file.stat().st_mtime_ns for file in far.rglob("*")} == before
+
+
+def test_drafts_outside_of_a_store_are_left_alone(store: Path, tmp_path: Path) -> None:
+    path, far = copied(store, tmp_path), tmp_path / "far"
+    far.mkdir()
+    (far / "mine.partial").touch()
+    (path / "more").symlink_to(far)
+    again(path, [20, 40])
+    assert (far / "mine.partial").exists()
+
+
+def test_a_header_that_is_nested_too_deeply(store: Path, tmp_path: Path) -> None:
+    path = copied(store, tmp_path)
+    (path / "zarr.json").write_text("[" * 200_000)
+    with pytest.raises(tl.InputError, match="must be a sweep of twolayer"):
+        tl.load(path)
+
+
 def test_sparse_and_foreign_parts_of_a_store(store: Path, tmp_path: Path) -> None:
     path = copied(store, tmp_path)
     os.truncate(
@@ -390,19 +536,13 @@ def test_sparse_and_foreign_parts_of_a_store(store: Path, tmp_path: Path) -> Non
     lock = path / "journal" / "lock"
     lock.unlink()
     lock.mkdir()
-    again: dict[str, Any] = {
-        "over": {"method.dim": [20, 40]},
-        "steps": 2,
-        "seeds": 2,
-        "progress": False,
-    }
     with pytest.raises(tl.InputError, match="The lock of a store must be a plain file"):
-        tl.sweep(*TASK, **again, store=path)
+        again(path, [20, 40])
     lock.rmdir()
     codecs = path / "risk" / "zarr.json"
     codecs.write_text(codecs.read_text().replace('"name": "bytes"', '"name": "gzip"'))
     with pytest.raises(tl.InputError, match="the codecs of risk"):
-        tl.sweep(*TASK, **again, store=path)
+        again(path, [20, 40])
     os.truncate(parts(path)["entry"], 2**33)
     with pytest.raises(tl.InputError, match="larger than twolayer writes it"):
         tl.load(path)

@@ -21,7 +21,7 @@ from unittest import mock
 from twolayer.numerics.errors import InputError, RunFailed, short
 
 SLOW = 2.0
-LONGEST = 400  # of a sentence with its reason; values are cut far before
+LONGEST = 300  # characters of a sentence with its reason; values are cut far before
 ROOM = 2**30
 
 

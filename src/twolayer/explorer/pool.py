@@ -191,9 +191,9 @@ class Pool:
         assert worker.process is not None
         try:
             await self._listen(worker)
-        except (ValueError, KeyError, TypeError) as error:
-            # a line that is too long or says nothing: whatever follows it is not
-            # understood either
+        except Exception as error:
+            # a line that is too long, or nested too deeply, or says nothing: whatever
+            # follows it is not understood either
             logging.getLogger(__name__).error(
                 "A worker of the explorer is not understood: %s", error
             )

@@ -12,7 +12,7 @@ from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 
-from twolayer.numerics.errors import InputError, short
+from twolayer.numerics.errors import InputError, cut, short
 from twolayer.numerics.foreign_files import read_arrays
 
 __all__ = ["read_rows"]
@@ -60,7 +60,7 @@ def read_rows(path: str | Path) -> tuple[np.ndarray, ...]:
         EOFError,
         BadZipFile,
     ) as error:  # pickled objects are not read
-        why = str(error).split("\n")[0].rstrip(".")
+        why = cut(str(error).split("\n")[0].rstrip("."), 100)
         raise InputError(
             f"A file of rows must hold numbers, but {short(str(path))} does not: {why}."
         ) from None
@@ -69,7 +69,8 @@ def read_rows(path: str | Path) -> tuple[np.ndarray, ...]:
 def _arrays(source: Path) -> tuple[np.ndarray, ...]:
     if source.exists() and not is_zipfile(source):
         raise InputError(
-            f"A file of rows must be what numpy.savez writes, but {source.name} is not."
+            "A file of rows must be what numpy.savez writes, but"
+            f" {short(source.name)} is not."
         )
     file = read_arrays(source, "A file of rows")
     missing = [name for name in ("X", "y") if name not in file]

@@ -23,6 +23,7 @@ from twolayer.sweeps.files import load_sweep
 __all__ = ["load", "save"]
 
 DEPTH, OBJECTS = 2, 10_000  # groups within groups, and parts of a file in all
+RANK = 12  # axes of an array
 ROOM = 2**24  # bytes for names and attributes
 SHUFFLE, DEFLATE, FLETCHER = 2, 1, 3
 FILTERS = (
@@ -30,7 +31,12 @@ FILTERS = (
     DEFLATE,
     FLETCHER,
 )  # those that HDF5 itself brings, in the order in which they make sense
-REFERENCE = 16  # bytes of one to a text of any length
+TEXT = 64  # bytes that a text takes in memory, beside its characters
+PACKED = ("scale_factor", "add_offset", "missing_value", "_Unsigned")
+"""Attributes with which readers make larger numbers of small ones."""
+AXES = "DIMENSION_LIST"
+SCALES = "REFERENCE_LIST"
+"""Attributes in which HDF5 keeps which axis belongs to which coordinate."""
 SLAB = 2**26  # bytes of texts that are read at a time
 
 
@@ -122,9 +128,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     what = f"The file {short(str(path), 200)}"
     with reading(what):
         _check_contents(source, what)
-        with xr.open_datatree(
-            source, engine="h5netcdf", decode_timedelta=False
-        ) as tree:
+        with xr.open_datatree(source, engine="h5netcdf", decode_times=False) as tree:
             tree.load()
         check_format(what, tree.attrs.get("schema"), SCHEMA)
         for node in tree.children.values() if tree.children else [tree]:
@@ -154,8 +158,8 @@ def _check_contents(path: Path, what: str) -> None:
     fit into memory.
 
     Links that lead out of a file, filters that are not HDF5's own, kinds other than
-    numbers and texts; and texts that stand in the file once and are referred to a
-    million times, or chunks that inflate beyond their size.
+    numbers and texts, numbers that are to be unpacked; and texts that stand in the file
+    once and are referred to a million times, or chunks that inflate beyond their size.
     """
     count, budget = 0, _Budget(path, what)
     with h5py.File(path, "r") as file:
@@ -194,7 +198,10 @@ def _check_array(item: h5py.Dataset, name: str, budget: _Budget) -> None:
         return
     text = h5py.check_string_dtype(item.dtype)
     varies = text is not None and text.length is None
-    width = REFERENCE if varies else item.dtype.itemsize
+    packed = [word for word in PACKED if word in item.attrs]
+    if packed or ("_FillValue" in item.attrs and item.dtype.kind in "iub"):
+        raise ValueError(f"its part {name!r} is to be unpacked")
+    width = item.dtype.itemsize + (0 if text is None else TEXT)
     chunk = width * math.prod(item.chunks or ())
     budget.add(
         max(width * item.size, chunk)
@@ -244,10 +251,35 @@ def _check_attributes(item: h5py.Group | h5py.Dataset, budget: _Budget) -> None:
     """
     for name in item.attrs:
         known = item.attrs.get_id(name)
-        if h5py.check_string_dtype(known.dtype) is None:
-            budget.add(known.get_storage_size())
-            continue
-        if math.prod(known.shape) > RATIO:
-            raise ValueError(f"the list of texts {name!r}")
-        value = item.attrs[name]
-        budget.add(sum(len(str(text)) for text in np.ravel(np.asarray(value, object))))
+        budget.add(known.get_storage_size())
+        if name == AXES and h5py.check_ref_dtype(
+            h5py.check_vlen_dtype(known.dtype) or known.dtype
+        ):
+            _check_axes(item, known.shape)
+        elif h5py.check_string_dtype(known.dtype) is not None:
+            _count_words(item, name, known.shape, budget)
+        elif known.dtype.kind not in "iufbc" and name != SCALES:
+            raise TypeError(f"the kind of the attribute {name!r}")
+
+
+def _check_axes(item: h5py.Group | h5py.Dataset, shape: tuple[int, ...]) -> None:
+    """Refuse axes that have more than their one coordinate: lists of references are
+    read whole.
+    """
+    axes = getattr(item, "shape", None) or ()
+    if shape != (len(axes),) or len(axes) > RANK:
+        raise ValueError(f"the axes of {short(item.name)}")
+    if sum(len(references) for references in item.attrs[AXES]) > len(axes):
+        raise ValueError(f"the axes of {short(item.name)}")
+
+
+def _count_words(
+    item: h5py.Group | h5py.Dataset,
+    name: str,
+    shape: tuple[int, ...] | None,
+    budget: _Budget,
+) -> None:
+    if math.prod(shape or ()) > RATIO:
+        raise ValueError(f"the list of texts {name!r}")
+    value = item.attrs[name]
+    budget.add(sum(len(str(text)) for text in np.ravel(np.asarray(value, object))))

@@ -73,7 +73,7 @@ class _Parser:
         """The error, with the place in the text: that of the symbol taken last, unless
         it is given.
         """
-        shown = cut(self.text, 60)
+        shown = cut(self.text, 40)
         error = InputError(
             f"Argument `{self.argument}`: cannot read the expression {shown!r}: {why}."
         )
@@ -196,7 +196,7 @@ class _Parser:
         if name not in FUNCTIONS and hermite_order(name) is None:
             known = [*FUNCTIONS, *(f"He{n}" for n in range(1, MAX_HERMITE + 1))]
             raise self.fail(
-                f"unknown function {short(name, 40)}{closest(name, known)}; known are "
+                f"unknown function {short(name, 24)}{closest(name, known)}; known are "
                 f"{', '.join(FUNCTIONS)}, He1…He{MAX_HERMITE} and h1…h{MAX_HERMITE}"
             )
         self.take()

@@ -34,10 +34,11 @@ __all__ = [
     "reading",
 ]
 
-SMALL = 2**28
-"""Bytes that any file may declare."""
+SMALL = 2**25
+"""Bytes that any file may declare; what looks at them takes some times as many."""
 RATIO = 64
 """How many times its own size a larger one may."""
+ENCRYPTED = 0x1  # among the flags of a part of an archive
 FAULTS = (
     LookupError,
     TypeError,
@@ -176,14 +177,27 @@ def read_arrays(path: Path, what: str, held: int | None = None) -> dict[str, Any
     ``held`` is what `check_size` compares them with, if there is a bound on how far a
     file may be compressed.
     """
-    with zipfile.ZipFile(path) as archive:
-        items = archive.infolist()
-        check_size(what, sum(item.file_size for item in items), held)
-        for item in items:
-            with archive.open(item) as member:
-                _check_array(member, item)
-    with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            items = archive.infolist()
+            check_size(what, sum(item.file_size for item in items), held)
+            for item in items:
+                _check_packing(item)
+                with archive.open(item) as member:
+                    _check_array(member, item)
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (EOFError, RuntimeError, zlib.error) as error:
+        # what `zipfile` says of damaged archives, and of kinds that it does not know
+        raise ValueError(f"the archive is damaged: {short(str(error))}") from error
+
+
+def _check_packing(item: zipfile.ZipInfo) -> None:
+    """Refuse what NumPy does not write: other ways of compression, encryption."""
+    if item.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"the array {short(item.filename)} is packed in another way")
+    if item.flag_bits & ENCRYPTED:
+        raise ValueError(f"the array {short(item.filename)} is encrypted")
 
 
 def _check_array(member: IO[bytes], item: zipfile.ZipInfo) -> None:

@@ -101,7 +101,7 @@ def read_header(path: str | os.PathLike[str]) -> Json:
         document = json.loads(read_regular(where / "zarr.json", TEXT))
         header = document["attributes"]["twolayer"]
         found = header["format"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise InputError(
             f"The store must be a sweep of twolayer, but {short(str(path), 200)} is"
             " none."
@@ -250,7 +250,7 @@ class Store:
             )
         self.header = header
         with reading(f"The store {short(str(self.path), 200)}"):
-            for name in ("journal", *header["variables"]):
+            for name in ("journal", *header["axes"], *header["variables"]):
                 if (self.path / name).is_symlink():
                     raise ValueError(f"{name} leads elsewhere")
             self._find_places(header)
@@ -287,7 +287,8 @@ class Store:
         with (
             self._locks.whole()
         ):  # under which alone Zarr writes, with drafts of its own
-            for folder in (self.path, *(x for x in self.path.iterdir() if x.is_dir())):
+            inner = [x for x in self.path.iterdir() if x.is_dir()]
+            for folder in (self.path, *(x for x in inner if not x.is_symlink())):
                 clear_stale(folder)
                 for draft in folder.glob("*.partial"):
                     draft.unlink(missing_ok=True)
@@ -340,8 +341,6 @@ class Store:
             self._write_arrays()
 
     def _write_arrays(self) -> None:
-        zarr = zarr_module()
-        group = zarr.open_group(self.path, mode="r+")
         outer = [len(axis) for axis in self.header["axes"].values()] + [
             self.header["seeds"]
         ]
@@ -362,7 +361,7 @@ class Store:
                         self.path / name / "zarr.json", json.dumps(document, indent=2)
                     )
                 continue
-            group.create_array(
+            self._put_array(
                 name,
                 shape=shape,
                 chunks=(*(1 for _ in self.header["axes"]), SEED_BLOCK, *v["chunk"]),
@@ -373,27 +372,48 @@ class Store:
                 chunk_key_encoding={"name": "default", "separator": "."},
             )
         for key, axis in self.header["axes"].items():
-            self._write_coordinate(group, key, axis)
+            self._write_coordinate(key, axis)
         document = json.loads(read_regular(self.path / "zarr.json", TEXT))
         document["attributes"]["twolayer"] = self.header
         put_file(self.path / "zarr.json", json.dumps(document, indent=2))
 
-    @staticmethod
-    def _write_coordinate(group: Any, key: str, axis: list[Any]) -> None:
+    def _write_coordinate(self, key: str, axis: list[Any]) -> None:
         """The values of an axis, for readers of the Zarr group; texts that are no
         numbers as JSON of their own.
         """
-        numbers = all(isinstance(v, bool | float | int) for v in axis)
-        values = (
-            np.array(axis)
-            if numbers
-            else np.array([v if isinstance(v, str) else json.dumps(v) for v in axis])
-        )
-        # a kill may have left an array whose values are not there
-        if key in group and np.array_equal(group[key][...], values):
+        if all(isinstance(v, bool | float | int) for v in axis):
+            data = np.array(axis)
+        else:
+            texts = [v if isinstance(v, str) else json.dumps(v) for v in axis]
+            data = np.array(texts).astype(np.dtypes.StringDType())
+        self._put_array(key, data=data, dimension_names=[key])
+
+    def _put_array(self, name: str, **settings: Any) -> None:
+        """Write what Zarr writes for an array, where it is not there already.
+
+        Zarr itself writes to memory: on the disk it reads and writes through links, and
+        waits for pipes.
+        """
+        made: dict[str, Any] = {}
+        zarr_module().open_group(made, mode="w").create_array(name, **settings)
+        files = {
+            self.path / place: buffer.to_bytes()
+            for place, buffer in made.items()
+            if place.startswith(f"{name}/")
+        }
+        if all(_holds(file, content) for file, content in files.items()):
             return
-        data = values if numbers else values.astype(np.dtypes.StringDType())
-        group.create_array(key, data=data, dimension_names=[key], overwrite=True)
+        # without a description there is no array: it goes first and comes last, so that
+        # no kill leaves an array without its values
+        described = self.path / name / "zarr.json"
+        description = files.pop(described)
+        described.unlink(missing_ok=True)
+        for file, content in {**files, described: description}.items():
+            for folder in (self.path / name, file.parent):
+                folder.mkdir(exist_ok=True)
+                if folder.is_symlink():
+                    raise ValueError(f"{name} leads elsewhere")
+            put_file(file, content)
 
     # claims
 
@@ -607,6 +627,16 @@ class Store:
             )
             values[name] = (self.variables[name][0].dims, whole[cut])
         return values if checksum(values) == unit["checksum"] else None
+
+
+def _holds(file: Path, content: bytes) -> bool:
+    """Whether a plain file is there with this content; what is there in its place is
+    refused.
+    """
+    try:
+        return read_regular(file, len(content), exact=True) == content
+    except FileNotFoundError:
+        return False
 
 
 def difference(header: Json, grid: Layout) -> str:
