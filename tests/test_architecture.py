@@ -117,6 +117,7 @@ def test_every_module_has_a_room() -> None:
         f"methods.{word}"
         for word in (
             "chain",
+            "first_order",
             "giant",
             "map",
             "meanfield",

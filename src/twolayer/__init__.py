@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from twolayer.sweeps.api import sweep
     from twolayer.task.algorithm import SGD
     from twolayer.task.averages import Averages
+    from twolayer.task.first_order import FirstOrder
     from twolayer.task.inputs import Inputs
     from twolayer.task.losses import register_loss
     from twolayer.task.method import Until, register_method
@@ -132,6 +133,7 @@ _HOME = {
     "sweep": "sweeps.api",
     "SGD": "task.algorithm",
     "Averages": "task.averages",
+    "FirstOrder": "task.first_order",
     "Inputs": "task.inputs",
     "Until": "task.method",
     "Overlaps": "task.overlaps",
@@ -166,6 +168,7 @@ __all__ = [
     "SGD",
     "Averages",
     "Chain",
+    "FirstOrder",
     "GiantSteps",
     "InputError",
     "Inputs",

@@ -23,6 +23,7 @@ from twolayer.running.comparison import Comparison
 from twolayer.running.judging import Judgement
 from twolayer.running.support import Support
 from twolayer.sweeps.planning import SweepPlan
+from twolayer.task.first_order import Iterates, SampleHistory
 
 __all__ = [
     "Analysis",
@@ -32,6 +33,7 @@ __all__ = [
     "Explorer",
     "Fit",
     "Fraction",
+    "Iterates",
     "Judgement",
     "Learnable",
     "Listener",
@@ -43,6 +45,7 @@ __all__ = [
     "Phase",
     "PhaseDiagram",
     "Rates",
+    "SampleHistory",
     "Setup",
     "Support",
     "SweepPlan",

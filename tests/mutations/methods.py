@@ -254,4 +254,33 @@ MUTANTS: list[Mutant] = [
             "always the first batch",
         ),
     ),
+    *planted_in(
+        "methods/dmft/first_order.py",
+        (
+            "tests/test_first_order.py::test_message_passing_is_one_of_them_and_ends_at_the_best_possible",
+            "tests/test_first_order.py::test_functions_of_coordinates_follow_numpy",
+        ),
+        (
+            "first-order-products",
+            "visited = np.where(copies[:, None] > 0, v, 0.0)",
+            "visited = np.where(copies[:, None] > 0, 0.0 * v, 0.0)",
+            "samples forget what was made of them",
+        ),
+        (
+            "first-order-coordinates",
+            "new[:, place] = rest @ self._axes[place] / axes.shape[1]",
+            "new[:, place] = 0.0 * rest @ self._axes[place] / axes.shape[1]",
+            "functions of coordinates without what they add to the span of the past",
+        ),
+    ),
+    *planted_in(
+        "methods/first_order.py",
+        ("tests/test_first_order.py::test_momentum_is_one_of_them",),
+        (
+            "first-order-batch",
+            "gradient *= self.rate / spec.batch",
+            "gradient *= self.rate / spec.size",
+            "the batch of a first-order method is the whole set",
+        ),
+    ),
 ]

@@ -167,6 +167,7 @@ def rates(
     0.0
     """
     check_description(problem, algorithm)
+    algorithm.check_gradient_steps("tl.rates")
     algorithm.check_plain("rates")
     problem.require_isotropic("rates")
     method = ODE() if method is None else expect(ODE, "method", method)

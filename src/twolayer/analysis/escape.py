@@ -127,6 +127,7 @@ def escape_time(
     (1.153, 1.47, 1.32)
     """
     check_description(problem, algorithm)
+    algorithm.check_gradient_steps("tl.escape_time")
     algorithm.check_plain("escape_time")
     dim = positive_integer("dim", dim, 2)
     samples = positive_integer("samples", samples, STARTS)

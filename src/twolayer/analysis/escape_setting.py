@@ -216,6 +216,7 @@ def check(problem: Problem, algorithm: SGD) -> None:
     """Refuse what no theory of escape describes."""
     expect(Problem, "problem", problem)
     expect(SGD, "algorithm", algorithm)
+    algorithm.check_gradient_steps("escape times")
     problem.require_isotropic("The theory of escape")
     if not problem.labels.plain:
         raise InputError(

@@ -424,6 +424,7 @@ def _refuse(problem: Problem, algorithm: SGD) -> None:
     """Refuse what is no description, and algorithms without giant steps."""
     expect(Problem, "problem", problem)
     expect(SGD, "algorithm", algorithm)
+    algorithm.check_gradient_steps("tl.learnable")
     if not algorithm.train_first_layer:
         raise InputError(
             "Argument `algorithm` must train the first layer, whose rows find"

@@ -606,6 +606,7 @@ def _prepared(
     thresholds = thresholds_of(threshold)
     check_seed(seed)
     check_description(problem, algorithm)
+    algorithm.check_gradient_steps("tl.recovery")
     algorithm.check_plain("recovery")
     if not isinstance(start, Overlaps):
         choice("start", start, STARTS)

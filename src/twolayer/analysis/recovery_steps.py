@@ -115,6 +115,7 @@ def recovery_steps(
     15635
     """
     check_description(problem, algorithm)
+    algorithm.check_gradient_steps("the steps of recovery")
     algorithm.check_plain("recovery_steps")
     problem.require_isotropic("The theory of recovery")
     dim = positive_integer("dim", dim, 2)

@@ -590,6 +590,7 @@ def _checked(
 ) -> tuple[float, int, tuple[int, ...]]:
     """Level, seeds and dimensions."""
     check_description(problem, algorithm)
+    algorithm.check_gradient_steps("tl.weak_recovery")
     algorithm.check_plain("weak_recovery")
     problem.require_isotropic("weak_recovery")
     eta = threshold_of(problem, threshold)

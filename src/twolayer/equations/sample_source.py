@@ -31,7 +31,7 @@ from twolayer.numerics import random
 from twolayer.numerics.shuffle import below, shuffled
 from twolayer.numerics.types import Number, Numbers, Real, Tree
 
-__all__ = ["Batch", "SampleForm", "draw", "draw_again", "inputs"]
+__all__ = ["Batch", "SampleForm", "draw", "draw_again", "inputs", "sample_numbers"]
 
 INPUTS_AT_ONCE = 2**18  # numbers z_i held per seed
 
@@ -136,6 +136,21 @@ def _drawn(spec: SampleForm, keys: Tree, number: Real, chunk: Number) -> Batch:
         random.normal_32(key, word, index),
         random.normal(keys[1], word, _positions(spec, chunk)),
     )
+
+
+def sample_numbers(
+    spec: SampleForm, keys: Tree, number: Number, chunk: Number
+) -> tuple[Real, Real]:
+    """Numbers in the set, or in a fresh batch, of the samples of one chunk of step
+    ``number``, and which of them are in the batch.
+    """
+    batch, position = jnp.asarray(number) // spec.repeat, _positions(spec, chunk)
+    inside = position < spec.batch
+    if spec.at_random:
+        return _chosen(spec, keys[2], batch, position), inside
+    if spec.dataset is not None:
+        return batch % (spec.dataset // spec.batch) * spec.batch + position, inside
+    return position, inside
 
 
 def draw_again(

@@ -252,8 +252,8 @@ def _verdict(
     checks = [
         holds(
             right.all(),
-            f"{int(right.sum())} of {right.size} directions move in the map at the step"
-            f" that is foretold, or never as foretold{others}, all expected",
+            f"{int(right.sum())} of {right.size} directions move in the map at the"
+            f" step that is foretold, or never as foretold{others}, all expected",
         ),
         holds(
             all(climbing),

@@ -48,7 +48,9 @@ class GiantSteps(RefinedMethod):
         standard deviations of M and Q times d^(1/2). They come from the linearised map
         and the noise of every step, not from the last step alone.
     averages : Averages
-        How Gaussian averages are taken, and how accurate they shall be (1e-4).
+        How Gaussian averages are taken, and how accurate they shall be (1e-4). Those of
+        a `FirstOrder` method are means over points, as in `DMFT`, and so are their
+        number and accuracy; the result has their errors.
 
     Notes
     -----
@@ -70,6 +72,16 @@ class GiantSteps(RefinedMethod):
     def __post_init__(self) -> None:
         flag("band", self.band)
         keep_averages(self)
+
+    @classmethod
+    def first_order_refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
+        """Not where a batch comes back, and with batches of order d."""
+        if algorithm.batch.exponent != 1:
+            return (
+                "the steps of a first-order method have a limit on batches of order d,"
+                f" such as 2*d, and here batch = {algorithm.batch}"
+            )
+        return None
 
     @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
@@ -104,6 +116,11 @@ class GiantSteps(RefinedMethod):
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
         """The band is that of overlaps alone."""
+        if self.band and algorithm.first_order:
+            return (
+                "the linearised map of the band is that of gradient steps: use band ="
+                " False"
+            )
         if self.band and not problem.inputs.plain:
             return (
                 "the linearised map of the band is that of inputs N(0, I): use band ="
@@ -132,6 +149,10 @@ class GiantSteps(RefinedMethod):
 
     def prepare(self, task: Task) -> Evolution:
         """Read lr and α off the laws."""
+        if task.algorithm.first_order:
+            from twolayer.methods.dmft.fresh import fresh_steps
+
+            return fresh_steps(task, self.averages)
         problem, algorithm = task.as_trained.problem, task.algorithm
         batch = algorithm.batch
         norm = 1 / batch.coefficient if batch.exponent < 1 + 1e-9 else 0.0

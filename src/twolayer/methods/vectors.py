@@ -537,6 +537,11 @@ class Vectors(Stackable):
         return None
 
     @classmethod
+    def first_order_refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
+        """None: rows and samples are all that f and g look at."""
+        return None
+
+    @classmethod
     def structure(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Rules of coordinates take these in a frame that mixes the blocks."""
         rule = algorithm.rule
@@ -576,6 +581,7 @@ class Vectors(Stackable):
         """
         if (
             task.algorithm.reused
+            or task.algorithm.first_order
             or not task.problem.inputs.plain
             or form_of(task.algorithm).rule is not None
         ):
@@ -590,6 +596,11 @@ class Vectors(Stackable):
 
     def prepare_stack(self, pairs: Sequence[tuple[Vectors, Task]]) -> Evolution:
         """Set up the weights and the random streams."""
+        task = pairs[0][1]
+        if task.algorithm.first_order:  # which runs alone
+            from twolayer.methods.first_order import ExplicitFirstOrder
+
+            return ExplicitFirstOrder(self.dim, task)
         lanes = lanes_of(self.dim, [task for _, task in pairs])
         if self.data is not None:
             self._check_rows(lanes.task)

@@ -534,6 +534,11 @@ def parts_of(description: Json) -> tuple[Problem, SGD, Method]:
                 f"The {part} of this result was a Python function ({value[10:-1]}),"
                 " which a file cannot hold: describe it again to run it."
             )
+    if "memory" in description["algorithm"]:
+        raise InputError(
+            "The algorithm of this result was a first-order method with functions of"
+            " its own, which a file cannot hold: describe it again to run it."
+        )
     with reading("The description of this result"):
         problem = Problem(**description["problem"])
         algorithm = SGD(**description["algorithm"])

@@ -119,6 +119,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         expect(SGD, "algorithm", self.algorithm)
+        self.algorithm.check_gradient_steps("a stage")
         if self.problem is not None:
             expect(Problem, "problem", self.problem, ", or None for that of the run")
         if self.until is not None:

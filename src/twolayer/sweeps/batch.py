@@ -95,6 +95,11 @@ def portable(problem: Problem, algorithm: SGD) -> str | None:
     """Why a description cannot be written down for another process or a store, or
     None.
     """
+    if algorithm.first_order:
+        return (
+            "a first-order method has Python functions, which other processes and"
+            " stores cannot hold"
+        )
     for name in ("lr", "batch"):
         law = getattr(algorithm, name)
         if law.schedule is not None and not law.schedule.portable:

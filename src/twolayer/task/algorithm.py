@@ -230,6 +230,11 @@ class SGD:
         """
         return driven(self.loss, self.rule, self.batch, self.lr)
 
+    @property
+    def first_order(self) -> bool:
+        """Whether steps are those of a general first-order method (`FirstOrder`)."""
+        return False
+
     def _check_rule(self) -> None:
         """Refuse what a rule does not go with."""
         rule = self.rule
@@ -271,16 +276,23 @@ class SGD:
 
         ``who`` refuses, as the message names it.
         """
+        self.check_gradient_steps(who)
         if self.rule is not None:
             raise InputError(
                 f"Argument `rule` must be left out for {who}, but got {self.rule}."
             )
         self.check_constant(who)
 
+    def check_gradient_steps(self, who: str) -> None:
+        """Refuse general first-order methods, for what ``who`` names knows gradient
+        steps only.
+        """
+
     def check_constant(self, who: str) -> None:
         """Refuse schedules, for what ``who`` names is defined at a constant rate
         only.
         """
+        self.check_gradient_steps(who)
         for name in ("lr", "batch"):
             law = getattr(self, name)
             if law.schedule is not None:

@@ -526,9 +526,29 @@ class Method(abc.ABC):
         """Why not, for the inputs of ``problem`` or for anything else of it and of
         ``algorithm``; or None.
         """
+        if algorithm.first_order:
+            reason = cls.first_order_refusal(problem, algorithm)
+            if reason is None and not problem.inputs.plain:
+                reason = (
+                    f"the inputs are {problem.inputs}, and the fields and steps of"
+                    " first-order methods are known for inputs N(0, I)"
+                )
+            if reason is not None:
+                return reason
         return (
             None if problem.inputs.plain else cls.structure(problem, algorithm)
         ) or cls.refusal(problem, algorithm)
+
+    @classmethod
+    def first_order_refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
+        """Why not, where ``algorithm`` is a general first-order method on ``problem``;
+        or None, which methods say that follow rows and samples.
+        """
+        return (
+            "a general first-order method makes a step of several iterates and of what"
+            " samples were at each of them, and this method follows the overlaps of one"
+            " iterate under its gradient"
+        )
 
     @classmethod
     def structure(cls, problem: Problem, algorithm: SGD) -> str | None:

@@ -34,6 +34,10 @@ STEP = (
     "<mi>w</mi><mo>←</mo><mi>w</mi><mo>+</mo><mfrac><mi>lr</mi><mrow><mi>p</mi><msub><mi>n</mi><mi>b</mi></msub></mrow>"
     "</mfrac><munder><mo>∑</mo><mi>ν</mi></munder><msup><mi>g</mi><mi>ν</mi></msup><msup><mi>z</mi><mi>ν</mi></msup>"
 )
+FIRST_ORDER = (
+    "<mi>W</mi><mo>←</mo><mi>g</mi><mo>(</mo><mi>W</mi><mo>,</mo><mo>…</mo><mo>,</mo>"
+    "<mi>Γ</mi><mo>,</mo><mo>…</mo><mo>)</mo>"
+)
 THEN = {
     "free": "",
     "projected": ", then divided by its norm",
@@ -100,10 +104,15 @@ def sgd_html(algorithm: SGD) -> str:
         ("loss", escaped(known["loss"])),
         ("geometry", escaped(known["geometry"] + THEN[known["geometry"]])),
     ]
+    for name in ("f", "g", "memory"):
+        if known.get(name):
+            rows.append((name, escaped(known[name])))
     for name in ("momentum", "weight_decay", "dataset", "train_second_layer"):
         if known[name]:
             rows.append((name.replace("_", " "), escaped(known[name])))
     rows.append(("limit", escaped(regime_of(algorithm).name)))
+    if algorithm.first_order:
+        return card("FirstOrder", displayed(FIRST_ORDER), rows)
     return card("SGD", displayed(STEP), rows, _plane(algorithm.mu, algorithm.delta))
 
 

@@ -381,6 +381,7 @@ def optimise(
     ('0.2700/d', 0.020142)
     """
     check_description(problem, algorithm)
+    algorithm.check_gradient_steps("tl.optimise")
     problem.require_isotropic("optimise")
     algorithm.check_constant("optimise")
     forms = _forms(over, form)

@@ -276,6 +276,7 @@ def fixed_points(
     (1, 3.68853, 0.385246)
     """
     check_description(problem, algorithm)
+    algorithm.check_gradient_steps("tl.fixed_points")
     algorithm.check_constant("fixed_points")
     tolerance = finite_number(
         "tolerance", tolerance, minimum=1e-13, accepted="a number from 1e-13 on"

@@ -19,6 +19,7 @@ import numpy as np
 
 from twolayer.equations.averages import Engine
 from twolayer.loops.stopping import DIVERGED, REACHED, watched_value
+from twolayer.methods.dmft.first_order import replicate_of
 from twolayer.methods.dmft.points import Points
 from twolayer.methods.dmft.replicate import Replicate, Setting, Start
 from twolayer.methods.dmft.responses import responses
@@ -82,7 +83,7 @@ class Replicas:
         watcher: Watcher | None,
     ) -> None:
         self.setting, self.start, self.past = setting, start, Past()
-        self.replicates = [Replicate(setting, start, points) for points in sets]
+        self.replicates = [replicate_of(setting, start, points) for points in sets]
         self._enter(watcher)
 
     def _enter(self, watcher: Watcher | None) -> None:

@@ -23,6 +23,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from twolayer.equations.first_order import check_functions
 from twolayer.equations.increment_kernel import Kernel, kernel_of
 from twolayer.equations.optimiser_step import coefficients_of, form_of
 from twolayer.gaussian.engines import select
@@ -52,6 +53,7 @@ from twolayer.numerics.types import Tree
 from twolayer.task.algorithm import SGD
 from twolayer.task.averages import USUAL, Averages, keep_averages
 from twolayer.task.clocks import Clocks
+from twolayer.task.first_order import FirstOrder
 from twolayer.task.heavy_tails import no_moment
 from twolayer.task.method import (
     Evolution,
@@ -260,6 +262,14 @@ class DMFTEvolution(Evolution):
         return found
 
 
+def check_task(task: Task) -> None:
+    """Try the functions of a first-order method before any work."""
+    algorithm = task.algorithm
+    if isinstance(algorithm, FirstOrder):
+        kernel = kernel_of(task.problem, algorithm)
+        check_functions(algorithm, kernel, task.problem.p, int(task.points[-1]))
+
+
 def bends(kernel: Kernel) -> bool:
     """Whether means of the derivative of a push miss a part: where it jumps or bends,
     and where a rule draws more.
@@ -294,6 +304,7 @@ def setting_of(task: Task, steps: int) -> Setting:
         pattern,
         *target_frame(problem.P),
         steps,
+        algorithm if isinstance(algorithm, FirstOrder) else None,
     )
 
 
@@ -439,6 +450,16 @@ class DMFT(Method):
         )
 
     @classmethod
+    def first_order_refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
+        """Only for small batches: rows and samples are all that f and g look at."""
+        if small_batches(algorithm):
+            return (
+                f"a pass of small batches (batch = {algorithm.batch}) is followed in"
+                " slices, whose limit is that of gradient steps"
+            )
+        return None
+
+    @classmethod
     def refusal(cls, problem: Problem, algorithm: SGD) -> str | None:
         """Reused samples only, with n = α d, n_b = α_b d and lr of order one."""
         rule = algorithm.rule
@@ -479,8 +500,8 @@ class DMFT(Method):
         return layers_apart(algorithm) or no_moment(problem, algorithm, 2)
 
     def objection(self, problem: Problem, algorithm: SGD) -> str | None:
-        """Response functions are those of one set of samples to the first layer; small
-        batches come in slices.
+        """Response functions are those of gradient steps with one set of samples to the
+        first layer; small batches come in slices.
         """
         small = small_batches(algorithm)
         if small and self.slices is None:
@@ -496,6 +517,11 @@ class DMFT(Method):
             )
         if self.responses and self.slices is not None:
             return "response functions are those of single steps: responses = False"
+        if self.responses and algorithm.first_order:
+            return (
+                "response functions are those of gradient steps, and f and g have no"
+                " derivatives here: responses = False"
+            )
         if self.responses and algorithm.reused and algorithm.dataset is None:
             return (
                 "response functions follow one set of samples, and here every batch is"
@@ -515,6 +541,7 @@ class DMFT(Method):
 
     def prepare(self, task: Task) -> Evolution:
         """Draw the points and visit them once."""
+        check_task(task)
         if self.slices is None:
             return DMFTEvolution(task, self)
         exact = closed_reason(task.problem, task.algorithm) is None

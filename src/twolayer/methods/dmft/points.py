@@ -25,6 +25,7 @@ class Points:
 
     def __init__(self, log2_points: int, kind: str, replicate: int) -> None:
         self.count, self.replicate = 2**log2_points, replicate
+        self.kind = kind
         sobol = (
             draw_sobol_normals(SOBOL, log2_points, replicate)
             if kind == "sobol"

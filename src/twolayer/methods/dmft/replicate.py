@@ -19,7 +19,7 @@ G, with G of as many rows as there are l.
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -37,7 +37,9 @@ from twolayer.loops.stopping import LIMIT
 from twolayer.methods.dmft.patterns import Pattern
 from twolayer.methods.dmft.points import Points
 from twolayer.methods.dmft.samples import (
+    Basis,
     Paths,
+    Visit,
     VisitNumbers,
     begin,
     enlarge,
@@ -46,6 +48,7 @@ from twolayer.methods.dmft.samples import (
 )
 from twolayer.numerics.special import symmetric_root
 from twolayer.numerics.types import Real
+from twolayer.task.first_order import FirstOrder
 from twolayer.task.labels import Spoilt
 from twolayer.task.schedule_factors import Tempo
 
@@ -84,6 +87,7 @@ class Setting(NamedTuple):
     L: np.ndarray
     inverse: np.ndarray
     steps: int
+    method: FirstOrder | None = None
 
     @property
     def gain(self) -> float:
@@ -156,8 +160,12 @@ class Replicate:
         self._begin(p)
         rows = np.zeros((p, self._first))
         rows[:, 1 : 1 + A.shape[1]], rows[:, -p:] = A, symmetric_root(start.Q - A @ A.T)
-        self.state = Memory.at_rest(setting.form, rows, start.a, setting.tempo)
+        self.state = self._at_rest(rows, start.a)
         self._visit()
+
+    def _at_rest(self, rows: np.ndarray, a: np.ndarray) -> Any:
+        """What the optimiser carries at the start."""
+        return Memory.at_rest(self.setting.form, rows, a, self.setting.tempo)
 
     def _begin(self, outside: int) -> None:
         """Samples that nothing has seen, in a basis with so many directions outside the
@@ -193,6 +201,7 @@ class Replicate:
         others = rows.copy()
         others[:, : 1 + rank] = 0.0
         G, B = np.linalg.qr(others.T)
+        self._turn(G)
         self._frame = self._lifted(G.T)
         self._known, self._shift = (
             self._frame.shape[1],
@@ -206,6 +215,9 @@ class Replicate:
             for i, layers in enumerate(every)
         ]
         self.state = self.state.moved(held)
+
+    def _turn(self, G: np.ndarray) -> None:
+        """Nothing: where the next basis lies in this one is known by its rows."""
 
     def _lifted(self, rows: np.ndarray) -> np.ndarray:
         """Coordinates outside the target's directions, in the one basis of all
@@ -271,15 +283,8 @@ class Replicate:
         """One step of the weights and, if they are finite, the visit of the samples
         that follows it.
         """
-        setting, found = self.setting, self.found
-        self.state = step(
-            setting.form,
-            setting.rates,
-            setting.tempo,
-            self.state,
-            found.gradient,
-            found.second,
-        )
+        setting = self.setting
+        self.state = self._moved()
         if not self.finite:
             return
         last = None
@@ -289,6 +294,18 @@ class Replicate:
             )  # on the samples of this step, to which the weights owe it
             self._renew()
         self._visit(last)
+
+    def _moved(self) -> Any:
+        """What the optimiser carries after a step."""
+        setting, found = self.setting, self.found
+        return step(
+            setting.form,
+            setting.rates,
+            setting.tempo,
+            self.state,
+            found.gradient,
+            found.second,
+        )
 
     def history(self, name: str) -> np.ndarray:
         """``rows``, ``outside``, ``pushes`` or ``gradients`` of all visits, (T+1, p,
@@ -320,17 +337,7 @@ class Replicate:
             )
         fresh, (now, average) = self._next(p), (self.state.now, self.state.average)
         self.risks.append(self._risks() if risks is None else risks)
-        aimed = self.state.aimed(setting.form, setting.rates)
-        self.basis, self.found = visit(
-            setting.kernel,
-            self.basis,
-            paths,
-            *aimed,
-            self.copies[-1],
-            fresh,
-            setting.numbers,
-            key,
-        )
+        self.basis, self.found = self._looked(paths, fresh, key)
         self._columns -= p - int(self.found.new)  # what was not taken is drawn again
         self.rows.append(np.asarray(now.W))
         self.outside.append(self._lifted(self.rows[-1]))
@@ -341,6 +348,23 @@ class Replicate:
         self.gradients.append(np.asarray(self.found.gradient))
         self.averages.append(
             None if average is None else Layers(*map(np.asarray, average))
+        )
+
+    def _looked(
+        self, paths: Paths, fresh: np.ndarray, key: jax.Array | None
+    ) -> tuple[Basis, Visit]:
+        """What the samples do to the rows at which gradients are taken."""
+        setting = self.setting
+        aimed = self.state.aimed(setting.form, setting.rates)
+        return visit(
+            setting.kernel,
+            self.basis,
+            paths,
+            *aimed,
+            self.copies[-1],
+            fresh,
+            setting.numbers,
+            key,
         )
 
     def _risks(self) -> tuple[float, ...]:

@@ -35,7 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from twolayer.equations.increment_kernel import Kernel, Sample
+from twolayer.equations.increment_kernel import Kernel, Push, Sample
 from twolayer.numerics.types import Number, Real, Tree
 from twolayer.task.labels import Spoilt
 
@@ -47,7 +47,9 @@ __all__ = [
     "begin",
     "enlarge",
     "in_basis",
+    "look",
     "risk_of",
+    "take",
     "visit",
 ]
 
@@ -142,10 +144,21 @@ def visit(
     are taken. The basis must have room for 2 p more vectors. ``key`` is for rules that
     draw random numbers.
     """
-    p, (alpha, batches, moves) = len(rows), numbers
-    h = fields(basis, paths, rows, alpha)
+    h = fields(basis, paths, rows, numbers.alpha)
     push = kernel.push(Sample(h, paths.target, paths.noise, key=key), a)
+    return absorb(basis, paths, push, copies, fresh, numbers)
 
+
+def absorb(
+    basis: Basis,
+    paths: Paths,
+    push: Push,
+    copies: Real,
+    fresh: Real,
+    numbers: VisitNumbers,
+) -> tuple[Basis, Visit]:
+    """What pushes of the samples do to the basis, and to rows. Cost O(N n p)."""
+    p, (alpha, batches, moves) = push.first.shape[1], numbers
     parts, added, inner = split(
         basis.U, paths.root * jnp.concatenate([moves * copies * push.first.T, fresh])
     )
@@ -169,6 +182,12 @@ def visit(
 def fields(basis: Basis, paths: Paths, rows: Real, alpha: Number) -> Real:
     """Fields (N, p) of rows on all paths."""
     return (in_basis(rows, basis.E, alpha) @ basis.U / paths.root).T
+
+
+look = jax.jit(fields)
+"""The same by itself."""
+take = jax.jit(absorb, donate_argnames=("basis",))
+"""What pushes do, by itself."""
 
 
 @partial(jax.jit, static_argnames=("kernel",))
