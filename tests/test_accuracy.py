@@ -157,14 +157,13 @@ def test_risks_that_are_not_resolved_are_drawn_as_such() -> None:
     long, short = (
         tl.solve(problem, FREE, tl.ODE(), start, time=time, save=20) for time in (60, 3)
     )
-    assert (
-        "not resolved"
-        in tl.plot.trajectory(long).axes[0].get_legend_handles_labels()[1]
-    )
-    assert (
-        "not resolved"
-        not in tl.plot.trajectory(short).axes[0].get_legend_handles_labels()[1]
-    )
+    resolved = json.loads(long.attrs["notes"])["risk_resolution"]
+    left = tl.plot.trajectory(long).axes[0]
+    assert left.get_ylim()[0] == resolved
+    assert "not resolved below" in left.get_legend().get_title().get_text()
+    left = tl.plot.trajectory(short).axes[0]
+    assert left.get_ylim()[0] > resolved
+    assert "not resolved" not in left.get_legend().get_title().get_text()
 
 
 def test_lines_tell_that_a_run_is_being_prepared(
@@ -179,7 +178,11 @@ def test_lines_tell_that_a_run_is_being_prepared(
     monitor.begin("ode", 5.0)
     while not screen.getvalue():
         wall.sleep(0.01)
-    assert screen.getvalue().startswith("ode: preparing, 0 s")
+    assert screen.getvalue().startswith("ode: preparing, 0 s (a first run compiles")
+    for _ in range(3):  # one line of it is enough
+        monitor._next = 0.0
+        monitor.show()
+    assert screen.getvalue().count("preparing") == 1
     monitor._next = 0.0
     monitor.update(2.0)
     monitor.finish()

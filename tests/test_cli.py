@@ -306,6 +306,27 @@ def test_compare_prints_the_verdicts(real_figures: None, call: Call) -> None:
     assert Path("c.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_strict_comparisons_have_the_exit_code_of_their_verdicts(call: Call) -> None:
+    from twolayer.cli.compare import strict_code
+
+    class Row(NamedTuple):
+        verdict: str
+
+    class Done(NamedTuple):
+        verdicts: list[Row]
+
+    for words, code in (
+        (["agree", "agree"], 0),
+        (["agree", "undecided"], 3),
+        (["agree", "suspect"], 3),
+        (["undecided", "differ"], 1),
+        ([], 3),
+    ):
+        assert strict_code(Done([Row(word) for word in words])) == code  # type: ignore[arg-type]
+    answer = call("compare", "task.toml", "--methods", "ode, chain", "--strict")
+    assert answer.code == 3  # with three seeds
+
+
 def test_compare_json(saved: Path, call: Call) -> None:
     values = call("compare", "task.toml", "--json").json
     assert values["reference"] == "ode"

@@ -52,6 +52,13 @@ def test_every_figure_of_the_gallery_opens_a_preset() -> None:
     assert {preset["group"] for preset in classics()} == set(catalogue()["sources"])
 
 
+def test_six_examples_come_first() -> None:
+    """Each has a sentence, and no two say the same."""
+    cards = [preset["card"] for preset in catalogue()["presets"] if "card" in preset]
+    assert len(cards) == len(set(cards)) == 6
+    assert all(card.endswith(".") and 40 < len(card) < 100 for card in cards)
+
+
 @pytest.mark.parametrize("preset", classics(), ids=lambda preset: preset["name"])
 def test_presets_are_tasks_that_some_method_follows(preset: dict[str, Any]) -> None:
     task = task_from(preset["task"], preset["name"])

@@ -21,6 +21,7 @@ from twolayer.analysis.thresholds.amp import MessagePassing
 from twolayer.analysis.weak_recovery import WeakRecovery
 from twolayer.plot.style import COLOURS, DIRECTIONS
 from twolayer.plot.target import MOST
+from twolayer.running.comparison import Comparison
 from twolayer.running.dataset import quantities
 
 PANELS = {
@@ -40,11 +41,25 @@ ALGORITHM = tl.SGD(lr="0.1/d", geometry="projected")
 START = tl.Overlaps([[1.0, 0.1], [0.1, 1.0]], [[0.5, 0.1], [0.2, 0.4]])
 
 
+def calm(dataset: xr.Dataset) -> xr.Dataset:
+    """The same means with a tenth of the scatter, so that runs are one group."""
+    mean = dataset.mean("seed", keep_attrs=True)
+    near = {
+        name: mean[name] + 0.1 * (dataset[name] - mean[name])
+        for name in ("M", "Q", "risk", "excess_risk")
+    }
+    return dataset.assign(
+        {name: x.transpose(*dataset[name].dims) for name, x in near.items()}
+    )
+
+
 @pytest.fixture(scope="module")
 def tree() -> xr.DataTree:
     """A theory and two simulations; at such d there is no pilot run."""
     methods = [tl.ODE(), tl.Chain(12), tl.Chain(15)]
-    return tl.compare(PROBLEM, ALGORITHM, methods, START, time=3, save=6, seeds=4).tree
+    both = tl.compare(PROBLEM, ALGORITHM, methods, START, time=3, save=6, seeds=4)
+    parts = {f"/{name}": calm(result) for name, result in both.results.items()}
+    return xr.DataTree.from_dict({"/": both.tree.to_dataset(), **parts})
 
 
 @pytest.fixture(scope="module")
@@ -119,10 +134,10 @@ def test_trajectory_of_a_simulation(chain: xr.Dataset) -> None:
         np.testing.assert_array_equal(x, times)
         np.testing.assert_array_equal(y, mean)
         assert holds(right, x, y)
-    assert [to_hex(line.get_color()) for line in right.get_lines()] == [
-        DIRECTIONS[0]
-    ] * 2 + [DIRECTIONS[1]] * 2
-    assert legend(right) == ["$M_{j1}$", "$M_{j2}$"]
+    assert [to_hex(line.get_color()) for line in right.get_lines()] == list(DIRECTIONS)[
+        :4
+    ]
+    assert legend(right) == ["$M_{11}$", "$M_{21}$", "$M_{12}$", "$M_{22}$"]
     for ax in (left, right):
         assert ax.get_xlabel().startswith("time")
     assert (left.get_ylabel(), right.get_ylabel()) == ("risk", "overlap $M_{jr}$")
@@ -157,10 +172,14 @@ def test_headings_of_legends_follow_the_style(chain: xr.Dataset) -> None:
     assert sizes["paper"] < sizes["house"] < sizes["talk"]
 
 
-def test_a_single_direction_needs_no_legend(single: xr.DataTree) -> None:
-    right = plot.trajectory(single["chain_15"].to_dataset()).axes[1]
-    assert legend(right) == []
+def test_a_single_overlap_needs_no_legend(single: xr.DataTree) -> None:
+    chain = single["chain_15"].to_dataset()
+    right = plot.trajectory(chain).axes[1]
+    assert legend(right) == ["$M_{11}$", "$M_{21}$"]
     assert right.get_ylabel() == "overlap $M_{j1}$"
+    alone = plot.trajectory(chain, entries="M21").axes[1]
+    assert legend(alone) == [] and alone.get_ylabel() == "overlap $M_{21}$"
+    assert to_hex(alone.get_lines()[0].get_color()) == COLOURS["chain"]
 
 
 def test_many_overlaps_are_thin_lines(chain: xr.Dataset) -> None:
@@ -169,6 +188,8 @@ def test_many_overlaps_are_thin_lines(chain: xr.Dataset) -> None:
     assert len(right.get_lines()) == 10
     assert not right.collections
     assert {line.get_linewidth() for line in right.get_lines()} == {0.8}
+    # more entries than colours: neurons of a direction share one on purpose
+    assert legend(right) == ["all $M_{j1}$", "all $M_{j2}$"]
 
 
 @pytest.mark.parametrize(("factor", "scale"), [(1.0, "linear"), (1e-3, "log")])
@@ -229,8 +250,12 @@ def test_methods_of_others_are_drawn_by_their_seeds(chain: xr.Dataset) -> None:
 
 def test_comparison_along_one_direction(single: xr.DataTree) -> None:
     left, right = plot.compare(single).axes
-    assert legend(left) == ["Chain, d = 12, 4 seeds", "Chain, d = 15, 4 seeds", "ODE"]
-    assert len(left.collections) == len(right.collections) == 2
+    assert legend(left) == [
+        "Chain, d = 12, 4 seeds: undecided",
+        "Chain, d = 15, 4 seeds: undecided",
+        "ODE",
+    ]
+    assert len(left.collections) == 2 and len(right.collections) == 4
     small, large, theory, floor = left.get_lines()
     ode = single["ode"].to_dataset()
     np.testing.assert_array_equal(theory.get_data(), [ode.time, ode.risk[0]])
@@ -242,22 +267,29 @@ def test_comparison_along_one_direction(single: xr.DataTree) -> None:
     assert to_hex(small.get_color()) == COLOURS["chain"]
     assert to_hex(large.get_color()) not in (COLOURS["chain"], COLOURS["theory"])
     assert floor.get_ydata()[0] == PROBLEM.noise / 2
-    assert legend(right) == []
-    np.testing.assert_array_equal(curves(right)[2][1], quantities(ode)["m1"][0])
-    for ax in (left, right):
-        assert all(holds(ax, x, y) for x, y in curves(ax)[:3])
+    assert legend(right) == ["ODE", "$M_{11}$", "$M_{21}$"]
+    for j in range(2):
+        np.testing.assert_array_equal(curves(right)[4 + j][1], ode.M[0, :, j, 0])
+    assert all(holds(left, x, y) for x, y in curves(left)[:3])
+    assert all(holds(right, x, y) for x, y in curves(right)[:6])
 
 
 def test_comparison_along_two_directions(tree: xr.DataTree) -> None:
-    right = plot.compare(tree).axes[1]
+    right = plot.compare(tree, entries="m").axes[1]
     assert legend(right) == ["ODE", "$m_{1}$", "$m_{2}$"]
-    lines = right.get_lines()
+    assert right.get_legend().get_title().get_text() == "bands: two standard errors"
+    lines = [line for line in right.get_lines() if line.get_gid() != "note"]
     assert len(lines) == 3 * 2 + 2  # and two that are only in the legend
     for i, name in enumerate(("chain_12", "chain_15", "ode")):
-        values = quantities(tree[name].to_dataset())
+        dataset = tree[name].to_dataset()
+        M, n = dataset.M.values, dataset.sizes["seed"]
         for r in range(2):
+            square = M[..., r].mean(0) ** 2
+            if n > 1:
+                square -= M[..., r].var(0, ddof=1) / n
+            expected = np.sqrt(np.maximum(square.mean(-1), 0))
             np.testing.assert_allclose(
-                lines[2 * i + r].get_ydata(), values[f"m{r + 1}"].mean(0), rtol=1e-15
+                lines[2 * i + r].get_ydata(), expected, atol=1e-7
             )
     assert [line.get_linestyle() for line in lines[:6]] == [
         "-",
@@ -284,15 +316,16 @@ def test_every_entry_is_drawn_on_request_against_any_clock(
     ]
     np.testing.assert_allclose(theory, expected, rtol=1e-15)
     # the legend has the colours of the lines, and theory its own entry
-    assert legend(right) == ["ODE", "$M_{j1}$", "$M_{j2}$", "$Q_{12}$"]
+    assert legend(right) == [
+        "ODE",
+        "$M_{11}$",
+        "$M_{21}$",
+        "$M_{12}$",
+        "$M_{22}$",
+        "$Q_{12}$",
+    ]
     named = {text.get_text(): to_hex(h.get_color()) for text, h in zip(right.get_legend().get_texts(), right.get_legend().legend_handles, strict=True)}  # fmt: skip
-    assert (
-        named["$M_{j1}$"]
-        == to_hex(drawn[0].get_color())
-        == to_hex(drawn[1].get_color())
-    )
-    assert named["$M_{j2}$"] == to_hex(drawn[2].get_color())
-    assert named["$Q_{12}$"] == to_hex(drawn[4].get_color())
+    assert list(named.values())[1:] == [to_hex(line.get_color()) for line in drawn[:5]]
     # dash and marker tell the two simulations apart
     looks = {(line.get_linestyle(), line.get_marker()) for line in drawn[:10]}
     assert len(looks) == 2
@@ -343,6 +376,213 @@ def test_equal_methods_are_told_apart(tree: xr.DataTree) -> None:
     assert legend(left)[:2] == [
         f"Chain, d = 15, 4 seeds (chain_15_{i})" for i in (1, 2)
     ]
+
+
+# -- figures that do not mislead --------------------------------------------------------------------------------------
+
+
+def many_runs(chain: xr.Dataset, seeds: int, M: np.ndarray) -> xr.Dataset:
+    """A simulation whose first overlap is what is given, (seed, time), and the others
+    zero.
+    """
+    repeated = chain.isel(seed=np.arange(seeds) % chain.sizes["seed"])
+    repeated = repeated.assign_coords(seed=np.arange(seeds)).copy(deep=True)
+    repeated.M[:] = 0.0
+    repeated.M[:, :, 0, 0] = M
+    repeated.risk[:] = 1.0 + np.linspace(1, 0, chain.sizes["time"])
+    return repeated
+
+
+def noise(chain: xr.Dataset, seeds: int, dim: int) -> np.ndarray:
+    """What single runs have of a direction that they do not learn."""
+    generator = np.random.default_rng(7)
+    return generator.standard_normal((seeds, chain.sizes["time"])) / np.sqrt(dim)
+
+
+def test_nothing_learned_is_drawn_at_zero(chain: xr.Dataset) -> None:
+    """The root mean square of single runs would be d^(−1/2) = 0.07."""
+    runs = many_runs(chain, 64, noise(chain, 64, 200))
+    assert quantities(runs)["m1"].mean() > 0.03
+    line = plot.trajectory(runs, entries="m").axes[1].get_lines()[0]
+    # 0.07/√2 of one neuron in two, and what is left of it after 64 seeds
+    assert np.all(line.get_ydata() < 0.015)
+
+
+def test_m_is_what_seeds_have_in_common(chain: xr.Dataset) -> None:
+    """√⟨(E M)²⟩ = 0.2 with a band that says how well it is known."""
+    signal = 0.2 * np.sqrt(2)
+    runs = many_runs(chain, 64, signal + noise(chain, 64, 200))
+    right = plot.trajectory(runs, entries="m1").axes[1]
+    (line,) = (x for x in right.get_lines() if x.get_gid() != "note")
+    assert np.all(np.abs(line.get_ydata() - 0.2) < 5 * 0.2**0.5 * 0.07 / 8)
+    (band,) = right.collections
+    height = band.get_paths()[0].vertices[:, 1]
+    error = 0.0707 / 8 / np.sqrt(2)  # of the mean of one neuron, over √2 in m
+    assert 2 * error < np.ptp(height) < 2 * 5 * error
+    assert "m_r" in right.get_ylabel()
+
+
+def test_one_default_of_entries(chain: xr.Dataset, tree: xr.DataTree) -> None:
+    """Trajectories and comparisons show the same: M, and m where overlaps are many."""
+    for figure in (plot.trajectory(chain), plot.compare(tree)):
+        assert figure.axes[1].get_ylabel() == "overlap $M_{jr}$"
+    wide = {"neuron": np.arange(10) % 2, "neuron_": np.arange(10) % 2}
+    parts = {f"/{k}": tree[k].to_dataset().isel(wide) for k in tree.children}
+    many = xr.DataTree.from_dict({"/": tree.to_dataset(), **parts})
+    for figure in (plot.trajectory(chain.isel(wide)), plot.compare(many)):
+        assert "m_r" in figure.axes[1].get_ylabel()
+
+
+def test_runs_in_two_groups_are_drawn_one_by_one(
+    chain: xr.Dataset, tree: xr.DataTree
+) -> None:
+    """Twelve runs go to −1 and twenty to +1: their mean 0.25 is none of them."""
+    sign = np.where(np.arange(32) < 12, -1.0, 1.0)[:, None]
+    path = np.linspace(0, 1, chain.sizes["time"])
+    runs = many_runs(chain, 32, sign * path + 0.2 * noise(chain, 32, 400))
+    right = plot.trajectory(runs).axes[1]
+    first = [
+        x
+        for x in right.get_lines()
+        if to_hex(x.get_color()) == DIRECTIONS[0] and x.get_gid() != "note"
+    ]
+    assert len(first) == 32
+    ends = np.array([line.get_ydata()[-1] for line in first])
+    assert np.all(np.abs(np.abs(ends) - 1) < 0.1) and (ends < 0).sum() == 12
+    assert len(right.collections) == 3  # the other entries, with bands
+    assert right.get_legend().get_title().get_text() == "thin lines: single runs"
+    # colours in the legend are seen, however faint the runs are
+    assert {handle.get_alpha() for handle in right.get_legend().legend_handles} == {1.0}
+    # a comparison marks the mean as well, for it is what the table judges
+    parts = {
+        "/": tree.to_dataset(),
+        "/ode": tree["ode"].to_dataset(),
+        "/chain_15": runs,
+    }
+    right = plot.compare(xr.DataTree.from_dict(parts), entries="M11").axes[1]
+    marked = [
+        x
+        for x in right.get_lines()
+        if x.get_linestyle() == "None" and x.get_gid() != "note"
+    ]
+    np.testing.assert_allclose(marked[0].get_ydata(), runs.M[:, :, 0, 0].mean("seed"))
+    # one group, however small or wide, keeps its mean and its band
+    for size in (1.0, 0.1, 1e-3):
+        one = many_runs(chain, 32, 0.5 * path + size * 4 * noise(chain, 32, 400))
+        assert len(plot.trajectory(one).axes[1].collections) == 4
+
+
+def test_legends_say_what_differs(chain: xr.Dataset) -> None:
+    fresh = replaced(chain, algorithm={"lr": "0.1/d"})
+    reused = replaced(chain, algorithm={"dataset": "3*d"})
+    large = replaced(reused, algorithm={"dataset": "9*d"})
+    figure = plot.trajectory(fresh)
+    assert "fresh samples" in figure.get_suptitle()
+    for other in (reused, large):
+        figure = plot.trajectory(other, figure=figure)
+    left = figure.axes[0]
+    assert legend(left) == [
+        "batch 1, fresh samples",
+        "batch 1 of the same 3*d samples",
+        "batch 1 of the same 9*d samples",
+    ]
+    title = figure.get_suptitle()
+    assert "samples" not in title and "Chain, d = 15, 4 seeds" in title
+    assert "lr = 0.1/d" in title and "He2(z1)" in title
+    risks = [x for x in left.get_lines() if not str(x.get_gid()).startswith("floor")]
+    assert len({to_hex(x.get_color()) for x in risks}) == 3
+    assert len({x.get_linestyle() for x in risks}) == 3
+    # results of one description are told apart by their seed
+    figure = plot.trajectory(replaced(chain, run={"seed": 0}))
+    figure = plot.trajectory(replaced(chain, run={"seed": 5}), figure=figure)
+    assert legend(figure.axes[0]) == [
+        f"Chain, d = 15, 4 seeds, seed {i}" for i in (0, 5)
+    ]
+
+
+def overlaps_curves(ax: Axes) -> bool:
+    """Whether the legend lies on a line: by its points, at 1000 places each."""
+    ax.figure.draw_without_rendering()
+    box = ax.get_legend().get_window_extent()
+    for line in ax.get_lines():
+        x, y = (np.asarray(v, dtype=float) for v in line.get_data())
+        if len(x) < 2 or line.get_gid() == "note":
+            continue
+        fine = np.linspace(0, len(x) - 1, 1000)
+        at = np.stack([np.interp(fine, np.arange(len(x)), v) for v in (x, y)], 1)
+        if box.count_contains(line.get_transform().transform(at)):
+            return True
+    return False
+
+
+def test_legends_hide_no_curve(chain: xr.Dataset) -> None:
+    """Fifteen overlaps that fill their panel: p = 5, k = 3."""
+    path = np.linspace(-1, 1, chain.sizes["time"])
+    full = chain.isel(neuron=[0, 1, 0, 1, 0], direction=[0, 1, 0], seed=[0]).copy(
+        deep=True
+    )
+    slopes = np.linspace(-1, 1, 15).reshape(5, 3)
+    full.M[:] = (path[:, None, None] * slopes)[None]
+    for size in ((9.2, 3.6), (5.0, 2.4)):
+        own = Figure(figsize=size, layout="constrained")
+        right = plot.trajectory(full, figure=own, entries="M").axes[1]
+        assert legend(right) == ["all $M_{j1}$", "all $M_{j2}$", "all $M_{j3}$"]
+        assert not overlaps_curves(right)
+
+
+def test_axes_end_where_risks_are_resolved(chain: xr.Dataset) -> None:
+    notes = json.dumps({"risk_resolution": 1e-7})
+    exact = replaced(chain, problem={"noise": 0.0}).assign_attrs(notes=notes)
+    exact.attrs["description"] = replaced(chain, problem={"noise": 0.0}).attrs[
+        "description"
+    ]
+    risk = exact.risk.copy()
+    risk[:] = np.geomspace(1.0, 1e-14, chain.sizes["time"])
+    left = plot.trajectory(exact.assign(risk=risk)).axes[0]
+    assert left.get_ylim()[0] == 1e-7
+    assert "not resolved below 1e-7" in left.get_legend().get_title().get_text()
+    risk[:] = np.geomspace(1.0, 1e-5, chain.sizes["time"])
+    left = plot.trajectory(exact.assign(risk=risk)).axes[0]
+    assert 1e-7 < left.get_ylim()[0] < 1e-5
+    assert left.get_legend().get_title().get_text() == "bands: 80% of the seeds"
+
+
+def test_short_axes_have_plain_numbers(chain: xr.Dataset) -> None:
+    risk = chain.risk.copy()
+    risk[:] = np.geomspace(0.6, 0.15, chain.sizes["time"])
+    figure = plot.trajectory(replaced(chain.assign(risk=risk), problem={"noise": 0.0}))
+    figure.draw_without_rendering()
+    left = figure.axes[0]
+    low, high = left.get_ylim()
+    shown = [
+        t.get_text()
+        for y, t in zip(left.get_yticks(), left.get_yticklabels(), strict=True)
+        if low <= y <= high
+    ]
+    assert left.get_yscale() == "log" and len(shown) > 2
+    assert all("10" not in text and float(text) < 1 for text in shown)
+
+
+def test_figures_and_tables_say_the_same(tree: xr.DataTree) -> None:
+    """The legend has the verdicts, and means are those that the table judges."""
+    known = Comparison(tree)
+    labels = legend(plot.compare(known).axes[0])
+    for name in ("chain_12", "chain_15"):
+        words = {row.verdict for row in known.verdicts if row.method == name}
+        said = next(text for text in labels if f"d = {name[-2:]}" in text)
+        assert said.endswith(
+            "differs"
+            if "differ" in words
+            else "undecided"
+            if "undecided" in words
+            else "agrees"
+        )
+    # of runs that part the mean is drawn too, for it is what the table judges
+    rows = [row for row in known.verdicts if row.quantity.startswith("M")]
+    drawn = plot.compare(known).axes[1].get_lines()
+    ends = [line.get_ydata()[-1] for line in drawn if len(line.get_ydata())]
+    for row in rows:
+        assert np.abs(np.array(ends) - row.mean).min() < 1e-12
 
 
 # -- targets and averages ---------------------------------------------------------------------------------------------
@@ -550,7 +790,8 @@ def test_results_are_added_to_a_figure(tree: xr.DataTree, chain: xr.Dataset) -> 
     np.testing.assert_array_equal(second.get_ydata(), ode.risk[0])
     assert floor.get_ydata()[0] == PROBLEM.noise / 2
     assert (first.get_linestyle(), second.get_linestyle()) == ("-", "--")
-    assert len(right.get_lines()) == 8 and legend(right) == ["$M_{j1}$", "$M_{j2}$"]
+    assert len(right.get_lines()) == 8
+    assert legend(right) == ["$M_{11}$", "$M_{21}$", "$M_{12}$", "$M_{22}$"]
     assert holds(left, *curves(left)[2])
 
 

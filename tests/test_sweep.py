@@ -132,20 +132,28 @@ def test_figures_show_the_means_of_the_cells(reference: Any) -> None:
         np.asarray(mesh.get_array()).reshape(3, 3), part.risk.mean("seed")
     )
     turned = tl.plot.heatmap(part, "risk", x="algorithm.lr").axes[0]
-    assert (turned.get_xlabel(), turned.get_ylabel()) == ("algorithm.lr", "method.dim")
+    assert (turned.get_xlabel(), turned.get_ylabel()) == (
+        "learning rate",
+        "dimension $d$",
+    )
     assert np.allclose(
         np.asarray(turned.collections[0].get_array()).reshape(3, 3),
         part.risk.mean("seed").T,
     )
     curves = tl.plot.swept(part.isel({"algorithm.lr": [0, 2]}), "risk").axes[0]
     names = [t.get_text() for t in curves.get_legend().get_texts()]
-    assert names == ["0.1/d", "0.3/d"] and curves.get_xlabel() == "method.dim"
+    assert names == ["0.1/d", "0.3/d"] and curves.get_xlabel() == "dimension $d$"
+    heading = curves.get_legend().get_title().get_text()
+    assert heading == "learning rate\nmean, two standard errors"
     drawn = [container.lines[0].get_ydata() for container in curves.containers]
     assert np.allclose(drawn, part.risk.mean("seed").isel({"algorithm.lr": [0, 2]}))
     single = tl.plot.swept(part.isel({"method.dim": [1]})).axes[0]
     assert (
-        single.get_xlabel() == "algorithm.lr" and single.get_ylabel() == "excess risk"
+        single.get_xlabel() == "learning rate" and single.get_ylabel() == "excess risk"
     )
+    assert [t.get_text() for t in single.get_legend().get_texts()] == [
+        "mean, two standard errors"
+    ]
     for wrong in ({"of": "M"}, {"of": "outcome"}, {"of": "nothing"}):
         with pytest.raises(InputError, match="`of` must be a number of each run"):
             tl.plot.swept(part, **wrong)

@@ -188,6 +188,36 @@ test("a click into the plane sets batch and rate and runs; stop ends it; undo ta
   await close();
 });
 
+test("runs of a task that the theory cannot follow stand alone, and what is open has a name", async () => {
+  const { page, close } = await open(set);
+  await ready(page);
+  await page.getByText("Six examples").click();
+  await page.getByRole("button", { name: /^Phase retrieval by four neurons/ }).click();
+  const opened = page.getByRole("combobox", { name: "Open" });
+  assert.equal(await opened.evaluate((select: HTMLSelectElement) => select.selectedOptions[0].text), "Phase retrieval by four neurons");
+  for (const [name, value] of [["Dimension d, value", "200"], ["Runs, value", "4"], ["Batch, exponent of d", "1"], ["Learning rate, exponent of d", "0"]]) {
+    const field = page.getByRole("spinbutton", { name });
+    await field.fill(value);
+    await field.press("Enter");
+  }
+  await page.getByText(/^ODE cannot follow this task/).waitFor(PATIENCE);
+  assert.equal(await opened.evaluate((select: HTMLSelectElement) => select.selectedOptions[0].text), "changed: Phase retrieval by four neurons");
+  await page.getByRole("button", { name: "Run", exact: true }).click();
+  await page.getByText(/^4 runs at d = 200$/).waitFor(PATIENCE);
+  await page.getByText("ODE cannot follow this task: the runs are shown alone.").waitFor();
+  assert.equal(await page.getByText(/^ODE: .* at the end$/).count(), 0, "no curve of the theory of another task");
+  await page.screenshot({ path: join(SCREENSHOTS, "explorer-alone.png") });
+  // tabs are no steps of undo
+  await page.getByRole("tab", { name: "Methods" }).click();
+  await page.keyboard.press("Control+z");
+  await linked(page, ({ task }) => task.algorithm.lr === "0.2/d");
+  assert.equal(await page.getByRole("tab", { name: "Methods" }).getAttribute("aria-selected"), "true");
+  await page.getByText("ODE cannot follow this task: the runs are shown alone.").waitFor({ state: "hidden" });
+  await page.keyboard.press("?");
+  await page.getByRole("dialog", { name: "Keys" }).waitFor();
+  await close();
+});
+
 test("presets, escape times, landscape, giant steps, a family, by keyboard", async () => {
   const { page, close } = await open(set);
   const before = await ready(page);

@@ -1,6 +1,7 @@
 /** The state of the explorer's page: laws in d, starts that fit, links that restore everything. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { lineText, shadeOf, SHADES } from "../src/page/maps";
 import { asCsv, Ensemble, meanOf, pointAt, type BandEvent, type Curves } from "../src/page/results";
 import { fitted, lawOf, lawText, lensesOf, opened, readLink, withDim, withInputs, writeLink, type State, type Task } from "../src/page/task";
 
@@ -78,4 +79,17 @@ test("runs that no theory follows are shown by their mean", () => {
   runs.add({ ...band, risk: spread([1, 0.5]), excess_risk: spread([0.9, 0.4]), M: spread([[[0.1]], [[0.3]]]) } satisfies BandEvent);
   const shown = meanOf(runs)!;
   assert.deepEqual([shown.risk, shown.M[1], shown.method, shown.Q], [[1, 0.5], [[0.3]], "vectors", undefined]);
+});
+
+test("a regime has the same colour whatever the target, and greys do not learn", () => {
+  for (const dark of [false, true]) {
+    const shades = Object.keys(SHADES).map((regime) => shadeOf(regime, dark));
+    assert.equal(new Set(shades).size, shades.length);
+    for (const regime of Object.keys(SHADES)) {
+      const channels = shadeOf(regime, dark).match(/[0-9a-f]{2}/g)!.map((x) => parseInt(x, 16));
+      const grey = Math.max(...channels) - Math.min(...channels) < 16;
+      assert.equal(grey, regime.startsWith("not learning"), `${regime} ${dark}`);
+    }
+  }
+  assert.equal(lineText("theta = 0", "δ = −1/2"), "θ = 0: δ = −1/2");
 });

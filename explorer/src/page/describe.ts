@@ -9,6 +9,8 @@ export interface Preset {
   readonly name: string;
   readonly title: string;
   readonly group?: string;
+  /** A sentence for those that are shown as cards. */
+  readonly card?: string;
   readonly task: Task;
 }
 
@@ -159,13 +161,45 @@ export class Describe {
     );
     const drawn = h("optgroup", { label: "Figures of the gallery" }, ...figures.map(({ name, title, preset }) => entry(`figure:${name}`, `${name}: ${title}`, home.get(preset)!.task)));
     const published = h("optgroup", { label: "Published set-ups" }, ...zoo.map(({ name, title, task }) => entry(`zoo:${name}`, title, task)));
-    const select = h("select", { id }, h("option", { value: "" }, "a set-up …"), ...groups, drawn, published);
+    const other = h("option", { value: "" }, "a set-up …");
+    const select = h("select", { id }, other, ...groups, drawn, published);
+    const open = (task: Task): void => this.store.update({ ...opened(task), pins: this.store.state.pins, tab: this.store.state.tab }, "preset");
     select.addEventListener("change", () => {
       const task = tasks.get(select.value);
-      if (task) this.store.update({ ...opened(task), pins: this.store.state.pins, tab: this.store.state.tab }, "preset");
-      select.value = "";
+      if (task) open(task);
     });
-    return h("div", { class: "control picker" }, h("label", { for: id }, "Open"), select);
+    const keys = new Map<string, string>(); // of several entries with the same task, the first has its name
+    for (const [key, task] of tasks) if (!keys.has(JSON.stringify(task))) keys.set(JSON.stringify(task), key);
+    let last = "";
+    this.updates.push((task) => {
+      const key = keys.get(JSON.stringify(task));
+      const titled = (value: string): string => [...select.options].find((option) => option.value === value)?.text ?? "";
+      if (key) last = titled(key);
+      other.text = !key && last ? `changed: ${last}` : "a set-up …";
+      // figures that open the chosen task keep their own name
+      const chosen = tasks.get(select.value);
+      if (!chosen || JSON.stringify(chosen) !== JSON.stringify(task)) select.value = key ?? "";
+      else last = titled(select.value);
+      document.title = last ? `${select.selectedOptions[0].text} · twolayer explorer` : "twolayer explorer";
+    });
+    const examples = h("details", { class: "cards", open: location.hash === "" && this.catalogue.task === null }, h("summary", {}, "Six examples"));
+    const cards = presets.filter((preset) => preset.card);
+    for (const { title, card, task } of cards)
+      examples.append(
+        h(
+          "button",
+          {
+            type: "button",
+            onclick: () => {
+              examples.open = false;
+              open(task);
+            },
+          },
+          h("b", {}, title),
+          h("span", {}, card!),
+        ),
+      );
+    return h("div", {}, ...(cards.length > 0 ? [examples] : []), h("div", { class: "control picker" }, h("label", { for: id }, "Open"), select));
   }
 
   private task(): HTMLElement {

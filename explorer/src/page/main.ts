@@ -9,13 +9,22 @@ import { Describe, type Catalogue } from "./describe";
 import type { Plane } from "./maps";
 import { asCsv, Ensemble, meanOf, type BandEvent, type Curves, type FamilyCurve, type Verdict } from "./results";
 import { See, type Known } from "./see";
-import { fitted, lawOf, lawText, opened, question, readLink, writeLink, type Pin, type State, type Task } from "./task";
+import { fitted, lawOf, lawText, NAMES, opened, question, readLink, writeLink, type Pin, type State, type Task } from "./task";
 
 const COMPILING_MILLISECONDS = 350; // an answer that takes longer is being compiled
 const AHEAD_MILLISECONDS = 1500; // of quiet, before neighbouring widths are compiled
 const DRAFT_POINTS = 64; // save points while a slider moves; the last answer has all of them
 const SETTLED_MILLISECONDS = 250;
 const DETAILS_MILLISECONDS = 300; // of quiet, before panels ask for what they show
+
+const KEYS = `R              run, or stop the runs
+P              pin the curves
+Space          play
+, and .        one save point back, or on
+Ctrl+Z         undo
+Ctrl+Shift+Z   redo
+← and →        the next tab, where a tab has the focus
+?              this list`;
 
 type Answer = Record<string, any>;
 
@@ -37,6 +46,8 @@ class Page {
   private readonly escapes: Newest<Answer>;
   private readonly bests: Newest<Answer>;
   private curves: Curves | null = null;
+  private readonly answered = new WeakMap<Curves, string>(); // the question that curves are the answer to
+  private shownTab = "";
   private ensemble: Ensemble | null = null;
   private readonly pinned = new Map<string, Curves>();
   private family: Known["family"] = null;
@@ -57,7 +68,7 @@ class Page {
 
   constructor(catalogue: Catalogue) {
     const linked = readLink(location.hash);
-    this.store = new Store<State>(linked ?? opened(catalogue.task ?? catalogue.presets[0].task), (state) => state, ["at"]);
+    this.store = new Store<State>(linked ?? opened(catalogue.task ?? catalogue.presets[0].task), (state) => state, ["at", "tab"]);
     if (location.hash && !linked) this.notice.say("The link is not understood; the usual task is shown.", 8);
     const quiet = (): void => {};
     this.theories = new Newest<Curves>(
@@ -82,10 +93,16 @@ class Page {
     this.see = new See(this.store, (mu, delta) => this.choose(mu, delta), (i) => this.unpin(i), (i) => this.reopen(i), (key) => void this.sweep(key));
     this.see.pin.addEventListener("click", () => this.pin());
     this.theme = new ThemeSwitch(() => this.see.repaint());
-    this.dialogs = Object.fromEntries([["python", "The same in Python"], ["toml", "The same as a task file"], ["shell", "The same as a command"], ["bibtex", "The papers behind it"]].map(([key, title]) => [key, new TextDialog(title, this.notice)]));
+    this.dialogs = Object.fromEntries([["python", "The same in Python"], ["toml", "The same as a task file"], ["shell", "The same as a command"], ["bibtex", "The papers behind it"], ["keys", "Keys"]].map(([key, title]) => [key, new TextDialog(title, this.notice)]));
     this.lay();
     this.store.subscribe(() => this.changed());
-    this.store.subscribeAmended(() => {
+    this.store.subscribeAmended((state) => {
+      if (state.tab !== this.shownTab) {
+        this.shownTab = state.tab;
+        this.see.update(state);
+        this.askDetails();
+        this.drawSoon();
+      }
       this.see.moved();
       this.keepLink();
     });
@@ -129,7 +146,8 @@ class Page {
       if (!menu.contains(event.target as Node)) menu.open = false;
     });
     const theme = h("button", { type: "button", class: "theme", "aria-label": "Light or dark", onclick: () => this.theme.turn() });
-    document.querySelector("header")!.append(h("nav", { "aria-label": "Tools" }, this.undo, this.redo, share, menu, theme));
+    const keys = h("button", { type: "button", title: "Keys: ?", "aria-label": "Keys", onclick: () => this.dialogs["keys"].open(KEYS) }, "?");
+    document.querySelector("header")!.append(h("nav", { "aria-label": "Tools" }, this.undo, this.redo, share, menu, keys, theme));
     const side = h("details", { class: "side", open: true }, h("summary", {}, "Description"), this.describe.element);
     const wide = matchMedia("(min-width: 900px)");
     const fit = (): void => {
@@ -145,6 +163,7 @@ class Page {
   /** The state has changed: ask for what is not known. */
   private changed(): void {
     const { state } = this.store;
+    this.shownTab = state.tab;
     this.undo.disabled = !this.store.canUndo;
     this.redo.disabled = !this.store.canRedo;
     this.describe.show(state);
@@ -163,6 +182,7 @@ class Page {
       this.asked = asked;
       this.stop();
       this.sweeping?.abort();
+      if (this.ensemble && this.old) this.see.say(null); // what was said of its runs
       this.ensemble = null;
       this.family = null;
       this.see.showVerdict(null);
@@ -184,9 +204,15 @@ class Page {
     const many = save === undefined || (typeof save === "number" && save > DRAFT_POINTS);
     const listed = [task.run.time, task.run.steps, task.run.alpha].some(Array.isArray);
     const draft = many && !listed ? { ...task, run: { ...task.run, save: DRAFT_POINTS } } : task;
-    this.theories.ask(() => ask("theory", draft, { method: theory }) as Promise<Curves>);
+    const { asked } = this;
+    const answer = async (wanted: Task): Promise<Curves> => {
+      const curves = (await ask("theory", wanted, { method: theory })) as Curves;
+      this.answered.set(curves, asked);
+      return curves;
+    };
+    this.theories.ask(() => answer(draft));
     clearTimeout(this.settled);
-    if (draft !== task) this.settled = setTimeout(() => this.theories.ask(() => ask("theory", task, { method: theory }) as Promise<Curves>), SETTLED_MILLISECONDS);
+    if (draft !== task) this.settled = setTimeout(() => this.theories.ask(() => answer(task)), SETTLED_MILLISECONDS);
   }
 
   /** What stands in a panel is asked for when that is open. */
@@ -244,7 +270,11 @@ class Page {
   private refused(error: Refusal): void {
     this.old = true;
     this.describe.refuse(error.message);
-    this.see.say("The curves are those of the last task that could be followed.");
+    const theory = NAMES[this.store.state.theory];
+    // new runs beside the theory of another task would look like a theory that fails
+    if (this.running || this.ensemble) this.see.say(`${theory} cannot follow this task: the runs are shown alone.`);
+    else if (this.curves) this.see.say(`${theory} cannot follow this task. The pale curves are those of the last task that it could follow.`);
+    else this.see.say(`${theory} cannot follow this task: ${error.message} Run simulates it, and Methods lists what can follow it.`);
     this.drawSoon();
   }
 
@@ -255,10 +285,15 @@ class Page {
     const tell = (): void => {
       const theory = this.awaited.includes("theory");
       const words = theory ? (this.curves ? "compiling …" : "warming up …") : this.awaited.length > 0 ? `${this.awaited[0]} …` : null;
-      this.see.busy(words, theory || this.old);
+      this.see.busy(words, theory || this.stale);
     };
     if (this.awaited.length > 0) this.slow = setTimeout(tell, COMPILING_MILLISECONDS);
-    if (!this.awaited.includes("theory")) this.see.busy(null, this.old);
+    if (!this.awaited.includes("theory")) this.see.busy(null, this.stale);
+  }
+
+  /** Whether what is shown is the theory of another task. */
+  private get stale(): boolean {
+    return this.old && this.running === null && this.ensemble === null;
   }
   private old = false; // whether the curves are those of an earlier task
   private awaited: readonly string[] = [];
@@ -308,10 +343,8 @@ class Page {
     const control = (this.running = new AbortController());
     const ensemble = new Ensemble(runs, task.run.seeds ?? 32);
     if (this.old) {
-      this.curves = null;
-      this.old = false;
-      this.see.busy(null, false);
-      this.see.say(null);
+      this.see.busy(null, false); // runs are not pale: the curves of the other task are gone
+      this.see.say(`${NAMES[this.store.state.theory]} cannot follow this task: the runs are shown alone.`);
     }
     this.describe.progress(true, 0, "preparing …");
     let seeds = ensemble.seeds;
@@ -483,7 +516,10 @@ class Page {
     cancelAnimationFrame(this.drawing);
     this.drawing = 0;
     const pins = this.store.state.pins.map((pin) => ({ pin, curves: this.pinned.get(keyOf(pin)) ?? null }));
-    this.see.show({ curves: this.curves ?? meanOf(this.ensemble), ensemble: this.ensemble, pins, family: this.family, escape: this.escape, best: this.best, landscape: this.landscape });
+    const simulated = this.running !== null || this.ensemble !== null;
+    const other = this.curves !== null && this.answered.get(this.curves) !== this.asked;
+    const curves = simulated && other ? null : this.curves;
+    this.see.show({ curves: curves ?? meanOf(this.ensemble), ensemble: this.ensemble, pins, family: this.family, escape: this.escape, best: this.best, landscape: this.landscape });
   }
 
   private keepLink(): void {
@@ -513,6 +549,7 @@ class Page {
       " ": () => this.see.play(),
       ".": () => this.see.step(1),
       ",": () => this.see.step(-1),
+      "?": () => this.dialogs["keys"].open(KEYS),
     };
     if (letter === " " && event.target instanceof HTMLButtonElement) return;
     if (acts[letter]) {

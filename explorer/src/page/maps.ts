@@ -95,7 +95,27 @@ export interface Plane {
   readonly caveat: string;
 }
 
-const SHADES = { light: ["#dceaf6", "#f8e3d2", "#d8f0e4", "#eadcea", "#f3efc9", "#e2e2e2", "#cfe3e8"], dark: ["#1b3450", "#4a2f1c", "#173d2c", "#3b2a3c", "#3d3a1a", "#2c2f34", "#1e3a40"] };
+/** Light and dark shade of every regime: the same regime has the same colour for every target. Greys do not learn. */
+export const SHADES: Readonly<Record<string, readonly [string, string]>> = {
+  "SGD learning": ["#dceaf6", "#1b3450"],
+  "correlation-loss learning": ["#f8e3d2", "#4a2f1c"],
+  polylogarithmic: ["#d8f0e4", "#173d2c"],
+  "constant number of steps": ["#ead3ee", "#42264a"],
+  "one step": ["#f3efc9", "#3d3a1a"],
+  "not learning": ["#e2e2e2", "#2c2f34"],
+  "not learning (expansion not defined)": ["#cbcbcb", "#3d4148"],
+};
+const OTHER = ["#cfe3e8", "#1e3a40"] as const;
+
+export function shadeOf(regime: string, dark: boolean): string {
+  return (SHADES[regime] ?? OTHER)[dark ? 1 : 0];
+}
+
+/** What is written along a boundary. */
+export function lineText(name: string, equation: string): string {
+  const greek = name.replace(/\btheta\b/g, "θ");
+  return `${greek}: ${equation}`;
+}
 
 export class PlaneMap extends Picture {
   private plane: Plane | null = null;
@@ -123,7 +143,8 @@ export class PlaneMap extends Picture {
     const { plane } = this;
     if (!plane) return;
     const c = colours();
-    const shades = SHADES[document.documentElement.dataset["theme"] === "dark" ? "dark" : "light"];
+    const dark = document.documentElement.dataset["theme"] === "dark";
+    const shades = plane.regimes.map((regime) => shadeOf(regime, dark));
     const box = (this.box = { left: 46, top: 8, width: width - 58, height: height - 44 });
     const [mu0, mu1, d0, d1] = [plane.mu[0], plane.mu.at(-1)!, plane.delta[0], plane.delta.at(-1)!];
     const X = (mu: number): number => box.left + ((mu - mu0) / (mu1 - mu0)) * box.width;
@@ -136,7 +157,7 @@ export class PlaneMap extends Picture {
     const centres = plane.regimes.map(() => ({ x: 0, y: 0, n: 0 }));
     plane.cells.forEach((row, i) =>
       row.forEach((cell, j) => {
-        context.fillStyle = shades[cell % shades.length];
+        context.fillStyle = shades[cell];
         const [x, y] = [X(plane.mu[j]), Y(plane.delta[i])];
         context.fillRect(x - dx / 2, y - dy / 2, dx + 1, dy + 1);
         const centre = centres[cell];
@@ -147,14 +168,21 @@ export class PlaneMap extends Picture {
     );
     context.strokeStyle = c.ink;
     context.lineWidth = 1.25;
-    for (const line of plane.lines) {
-      context.beginPath();
-      context.moveTo(X(line.mu[0]), Y(line.delta[0]));
-      context.lineTo(X(line.mu[1]), Y(line.delta[1]));
-      context.stroke();
-    }
-    context.font = `11px ${FONT}`;
+    context.font = `10px ${FONT}`;
     context.fillStyle = c.ink;
+    for (const line of plane.lines) {
+      const [x0, y0, x1, y1] = [X(line.mu[0]), Y(line.delta[0]), X(line.mu[1]), Y(line.delta[1])];
+      context.setLineDash(line.name.includes("published") ? [4, 3] : []);
+      context.beginPath();
+      context.moveTo(x0, y0);
+      context.lineTo(x1, y1);
+      context.stroke();
+      // lines that end inside the window meet others there, so that their names stand at the beginning
+      const inside = line.mu[1] < mu1 - 1e-9;
+      this.name(context, lineText(line.name, line.equation), [x0, y0], [x1, y1], inside);
+    }
+    context.setLineDash([]);
+    context.font = `11px ${FONT}`;
     context.textAlign = "center";
     context.textBaseline = "middle";
     plane.regimes.forEach((name, i) => {
@@ -164,8 +192,14 @@ export class PlaneMap extends Picture {
       let text = name;
       while (context.measureText(text).width > room && text.length > 4) text = `${text.slice(0, -2)}…`;
       const half = context.measureText(text).width / 2 + 6;
-      context.fillText(text, Math.min(box.left + box.width - half, Math.max(box.left + half, x / n)), y / n);
+      const [left, middle] = [Math.min(box.left + box.width - half, Math.max(box.left + half, x / n)), y / n];
+      context.strokeStyle = shades[i]; // boundaries and their names may pass below
+      context.lineWidth = 4;
+      context.strokeText(text, left, middle);
+      context.fillText(text, left, middle);
     });
+    context.strokeStyle = c.ink;
+    context.lineWidth = 1.25;
     const dot = (mu: number, delta: number, fill: string, radius: number): void => {
       context.beginPath();
       context.arc(X(mu), Y(delta), radius, 0, 2 * Math.PI);
@@ -187,5 +221,24 @@ export class PlaneMap extends Picture {
     context.textAlign = "center";
     context.fillText("μ", box.left + box.width / 2, height - 8);
     context.fillText("δ", 12, box.top + 10);
+  }
+
+  /** Write the name of a boundary along it, at its beginning or at its end, if it is long enough. */
+  private name(context: CanvasRenderingContext2D, text: string, from: readonly [number, number], to: readonly [number, number], first: boolean): void {
+    const { box } = this;
+    // where the line leaves the window: below its edge nobody reads
+    const [x0, y0] = from;
+    let [x1, y1] = to;
+    const bottom = box.top + box.height;
+    if (y1 > bottom && y1 > y0) [x1, y1] = [x0 + ((bottom - y0) / (y1 - y0)) * (x1 - x0), bottom];
+    const width = context.measureText(text).width;
+    if (Math.hypot(x1 - x0, y1 - y0) < width + 16) return;
+    context.save();
+    context.translate(first ? x0 : x1, first ? y0 : y1);
+    context.rotate(Math.atan2(y1 - y0, x1 - x0));
+    context.textAlign = first ? "left" : "right";
+    context.textBaseline = "bottom";
+    context.fillText(text, first ? 12 : -8, -2);
+    context.restore();
   }
 }

@@ -61,6 +61,7 @@ export class See {
   private readonly plane: PlaneMap;
   private readonly planeWords = h("p", { class: "told" });
   private readonly hill = new Chart("Population loss");
+  private readonly hillWords = h("p", { class: "told" });
   private readonly methods = h("div", { class: "list" });
   private readonly verdict = h("div", { class: "list", "aria-live": "polite" });
   private readonly pinned = h("div", { class: "list" });
@@ -157,7 +158,7 @@ export class See {
   private morePanel(): HTMLElement {
     const bodies: [Tab, string, HTMLElement][] = [
       ["plane", "Plane", h("div", { class: "column" }, this.plane.element, this.planeWords)],
-      ["landscape", "Landscape", h("div", { class: "column" }, this.hill.element)],
+      ["landscape", "Landscape", h("div", { class: "column" }, this.hill.element, this.hillWords)],
       ["methods", "Methods", this.methods],
       ["verdict", "Verdict", this.verdict],
       ["pinned", "Pinned", this.pinned],
@@ -166,7 +167,7 @@ export class See {
     const area = h("div", { class: "tab-area" });
     for (const [tab, title, content] of bodies) {
       const id = uniqueId("tab");
-      const button = h("button", { type: "button", role: "tab", id, "aria-controls": `${id}-body`, onclick: () => this.store.update({ tab }, "tab") }, title);
+      const button = h("button", { type: "button", role: "tab", id, "aria-controls": `${id}-body`, onclick: () => this.store.amend({ tab }) }, title);
       const body = h("div", { role: "tabpanel", id: `${id}-body`, "aria-labelledby": id, class: "tab-body", tabindex: 0 }, content);
       this.tabs.set(tab, { button, body });
       list.append(button);
@@ -177,7 +178,7 @@ export class See {
       const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
       if (!by) return;
       const next = all[(all.indexOf(this.store.state.tab) + by + all.length) % all.length];
-      this.store.update({ tab: next }, "tab");
+      this.store.amend({ tab: next });
       this.tabs.get(next)!.button.focus();
     });
     this.settings.push((state) => {
@@ -249,7 +250,7 @@ export class See {
 
   showVerdict(verdict: Verdict | null): void {
     if (!verdict) {
-      this.verdict.replaceChildren(h("p", { class: "told" }, "Run the simulation: while seeds arrive, what compare says of them stands here."));
+      this.verdict.replaceChildren(h("p", { class: "told" }, "Press Run: the verdict on the runs appears here and grows sharper with every seed."));
       return;
     }
     if (verdict.reason) {
@@ -393,7 +394,7 @@ export class See {
 
   sayLandscape(reason: string): void {
     this.hill.describe(reason);
-    this.hill.element.dataset["reason"] = reason;
+    this.hillWords.textContent = reason;
     this.hill.element.classList.toggle("empty", reason !== "");
   }
 
@@ -425,7 +426,10 @@ export class See {
     const p = Math.min(curves.M[0].length, 4 * 16);
     const place = (i: number, j: number): Point => {
       const m = curves.M[i][j];
-      return [m[0], k > 1 ? m[1] : (curves.Q?.[i][j][j] ?? curves.q?.[i][j] ?? 1)];
+      if (k > 1) return [m[0], m[1]];
+      // the part of the norm outside the target: Q itself is a flat line on the sphere
+      const Q = curves.Q?.[i][j][j];
+      return [m[0], Q === undefined ? (curves.q?.[i][j] ?? 0) : Math.max(0, Q - m[0] ** 2)];
     };
     const stride = Math.max(1, Math.ceil(now / TRAIL));
     const trails = Array.from({ length: p }, (_, j) => Array.from({ length: Math.floor(now / stride) + 1 }, (_, n) => place(n * stride, j)).concat([place(now, j)]));
@@ -434,12 +438,12 @@ export class See {
     const circle = Array.from({ length: 73 }, (_, n): Point => [Math.cos((n * Math.PI) / 36), Math.sin((n * Math.PI) / 36)]);
     const free = (this.store.state.task.algorithm["geometry"] ?? "free") === "free";
     this.neurons.draw({
-      axes: k > 1 ? [["m", "1"], ["m", "2"]] : [["m", "1"], ["q", ""]],
+      axes: k > 1 ? [["m", "1"], ["m", "2"]] : [["m", "1"], ["q", "⊥"]],
       window: k > 1 ? [range(0, -1, 1), range(1, -1, 1)] : [range(0, -1, 1), range(1, 0, 1)],
       alike: k > 1,
       trails,
       clouds: [],
-      targets: k > 1 ? [[1, 0], [0, 1]] : [[1, 1]],
+      targets: k > 1 ? [[1, 0], [0, 1]] : [[1, 0]],
       border: k > 1 && !free ? circle : null,
     });
     this.neurons.describe(`Neurons at t = ${short(curves.time[now])}: ${trails.slice(0, 8).map((trail, j) => `${j + 1} at ${fixed(trail.at(-1)![0])}, ${fixed(trail.at(-1)![1])}`).join("; ")}`);

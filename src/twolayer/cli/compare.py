@@ -59,8 +59,14 @@ EXAMPLES = (
         "twolayer compare task.toml --data rows.npz --out rows",
         "SGD over given rows, against their Gaussian surrogate",
     ),
+    (
+        "twolayer compare task.toml --strict",
+        "for scripts: exit code 0 only if all methods agree",
+    ),
     ("twolayer compare task.toml --dry-run", "what it would take"),
 )
+DIFFER = 1  # exit codes of --strict
+UNDECIDED = 3  # 2 is bad input
 PATIENCE = 1.0  # seconds before what is finished is worth a file
 
 
@@ -93,6 +99,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ),
     )
     add_passes(parser)
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help=(
+            "let the exit code say what the table says: 1 if a method differs, 3 if it"
+            " is undecided whether one does"
+        ),
+    )
     add_dry_run(parser)
     add_force(parser)
     add_common(
@@ -105,7 +119,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compare, write data and figure, print the table; exit code 1 if a method has no
-    seed left.
+    seed left, and with ``--strict`` that of the verdicts.
     """
     task = task_of(args, dim="run.dim", seed="run.seed")
     if task.table.run.until is not None:
@@ -153,7 +167,20 @@ def run(args: argparse.Namespace) -> int:
             f" plot {path}'"
         )
         return 1
-    return report(done, keep(done, base), args.json)
+    code = report(done, keep(done, base), args.json)
+    return code or (strict_code(done) if args.strict else 0)
+
+
+def strict_code(done: Comparison) -> int:
+    """The exit code of the worst verdict.
+
+    A script that wants agreement is told of everything else, also of a method that is
+    suspect, and of a comparison in which nothing was judged.
+    """
+    verdicts = {row.verdict for row in done.verdicts}
+    if "differ" in verdicts:
+        return DIFFER
+    return 0 if verdicts == {"agree"} else UNDECIDED
 
 
 def _over_rows(

@@ -71,6 +71,7 @@ def classics() -> list[Json]:
     return [
         {
             **{name: entry[name] for name in ("name", "title", "group", "figures")},
+            **({"card": entry["card"]} if "card" in entry else {}),
             "task": _task(entry),
         }
         for entry in tomllib.loads(text)["preset"]

@@ -158,10 +158,11 @@ def _cell(
     Directions that the target does not have are NaN, up to ``most`` of them.
     """
     foretold = tl.learnable(problem, algorithm)
+    averages = tl.Averages(accuracy=accuracy)
     method = (
-        tl.DMFT(tolerance=accuracy)
+        tl.DMFT(averages=averages)
         if algorithm.reused
-        else tl.GiantSteps(accuracy=accuracy)
+        else tl.GiantSteps(averages=averages)
     )
     start = orthogonal(problem)
     run = tl.solve(
@@ -257,8 +258,8 @@ def _verdict(
         ),
         holds(
             all(climbing),
-            f"{sum(climbing)} of {len(climbing)} steps on fresh samples by pushes linear"
-            " in y learn exactly the staircase of the target, all expected",
+            f"{sum(climbing)} of {len(climbing)} steps on fresh samples by pushes"
+            " linear in y learn exactly the staircase of the target, all expected",
         ),
         holds(
             max(outside, default=0.0) < SAME,

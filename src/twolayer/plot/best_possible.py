@@ -21,7 +21,7 @@ from twolayer.analysis.thresholds.best_possible import BestPossible
 from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import expect, reject, require
 from twolayer.plot.canvas import canvas, in_house_style
-from twolayer.plot.style import DIRECTIONS, GREY
+from twolayer.plot.style import COLOURS, DIRECTIONS, GREY
 
 __all__ = ["best_line", "best_possible", "message_passing", "thresholds"]
 
@@ -70,7 +70,7 @@ def thresholds(
             va="bottom",
             fontsize=8.5,
         )
-    panel.plot([*x, right], [*y, known], color="#1a1a1a")
+    panel.plot([*x, right], [*y, known], color=COLOURS["theory"])
     never = [s for s in result.staircase if not np.isfinite(s.alpha)]
     if never:
         rows = "; ".join(written(s.directions) for s in never)
@@ -127,7 +127,7 @@ def best_possible(
         right.plot(
             result.alphas,
             part.mmse.values,
-            color="#1a1a1a",
+            color=COLOURS["theory"],
             label=NAMES[branch],
             **look,
         )

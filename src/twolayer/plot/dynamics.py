@@ -2,46 +2,63 @@
 against any of the clocks.
 
 Theory is a line in ink. A simulation is the mean over its seeds with a band that holds
-the central 80 % of them. What is not positive is a gap on a logarithmic axis, and save
-points in geometric progression have a logarithmic clock. Seeds of a run in stages leave
-them at steps of their own, so that there is no common time at which a mean could be
-taken: each is drawn along its own clock, with a mark where it goes on to the next
-stage.
+the central 80 % of them, or its single runs where these fall into two groups, as they
+do where neurons choose between w* and −w*: the mean is then a curve that no run takes.
+What is not positive is a gap on a logarithmic axis, and save points in geometric
+progression have a logarithmic clock. Seeds of a run in stages leave them at steps of
+their own, so that there is no common time at which a mean could be taken: each is drawn
+along its own clock, with a mark where it goes on to the next stage.
+
+The right panel of a comparison shows what its table judges: means of single overlaps.
 """
 
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from twolayer.numerics.arguments import Json, Options
 from twolayer.numerics.errors import InputError, choice
 from twolayer.numerics.foreign_files import reading
 from twolayer.plot.canvas import canvas, in_house_style
-from twolayer.plot.entries import curves_of, symbol
+from twolayer.plot.entries import (
+    BAND,
+    Curve,
+    curves_of,
+    in_groups,
+    seed_curve,
+    symbol,
+)
+from twolayer.plot.panels import (
+    clear_legends,
+    end_where_resolved,
+    headed_legend,
+    plain_ticks,
+)
 from twolayer.plot.style import (
     COLOURS,
     DIRECTIONS,
     GREY,
     house_style,
     house_title,
+    numbered,
     positive,
 )
-from twolayer.plot.titles import algorithm_line, problem_line
+from twolayer.plot.titles import algorithm_parts, problem_parts
 from twolayer.running.comparison import Comparison
 from twolayer.running.dataset import check_result
 from twolayer.task.method import METHODS, Outcome
 
 __all__ = ["compare", "trajectory"]
 
-BAND = (0.1, 0.9)
 QUANTITIES = ("risk", "excess_risk", "loss", "error")
 MANY = 8  # more curves than this are drawn as thin lines without bands
 LINES = ("-", "--", ":", "-.")
@@ -58,8 +75,13 @@ CLOCKS = {
 }
 THEORY_LINES = ("--", ":", "-.")
 SIMULATION_LINES = ("-", "-.", ":")
-# seeds of a run in stages that can be told apart; of more, each is drawn fainter
-FAINT = 3.0
+# runs that can be told apart where each is drawn; of more, each is fainter
+FAINT = 6.0
+BAND_NOTE = f"bands: {BAND[1] - BAND[0]:.0%} of the seeds"
+ERROR_NOTE = "bands: two standard errors"
+RUNS_NOTE = "thin lines: single runs"
+TRAINING = ": training"
+SAID = {"agree": "agrees", "differ": "differs", "undecided": "undecided"}
 
 
 def _told(dataset: xr.Dataset) -> Json:
@@ -102,16 +124,76 @@ def _label(dataset: xr.Dataset) -> str:
     return ", ".join(parts) + (f" ({diverged} diverged)" if diverged else "")
 
 
-def _title(dataset: xr.Dataset) -> list[str]:
-    """The task in one line, each algorithm in another."""
+class _Words(NamedTuple):
+    """What is said of a result, part by part."""
+
+    label: str
+    problem: list[str]
+    algorithm: list[str]
+    run: list[str]  # what tells results of the same description apart
+
+
+def _words(dataset: xr.Dataset) -> _Words:
+    """The words of a result: method, task and algorithms."""
     told = json.loads(dataset.attrs["description"])
     stages = told.get("stages", [told])
     with reading("The description of this result"):
         trained = any(stage["algorithm"].get("train_second_layer") for stage in stages)
-        lines = [algorithm_line(stage["algorithm"]) for stage in stages]
-        if len(lines) > 1:
-            lines = [f"stage {i + 1}: {line}" for i, line in enumerate(lines)]
-        return [problem_line(stages[0]["problem"], trained), "   ".join(lines)]
+        parts = [algorithm_parts(stage["algorithm"]) for stage in stages]
+        if len(parts) > 1:
+            algorithm = [
+                f"stage {i + 1}: {', '.join(one)}" for i, one in enumerate(parts)
+            ]
+        else:
+            algorithm = parts[0]
+        problem = problem_parts(stages[0]["problem"], trained)
+    run = [f"seed {stages[0].get('run', {}).get('seed', 0)}"]
+    if "start_M" in dataset:
+        size = float(np.sqrt((dataset.start_M.values**2).mean()))
+        run.append(f"from overlaps of {size:.2g}")
+    return _Words(_label(dataset), problem, algorithm, run)
+
+
+def _title(words: Sequence[_Words]) -> list[str]:
+    """What all results have in common: of the task in one line, of the algorithm (and
+    the method, where that is the same) in another.
+    """
+    problem = _common([one.problem for one in words])
+    algorithm = _common([one.algorithm for one in words])
+    staged = any(part.startswith("stage 1:") for part in algorithm)
+    lines = ["   ".join(problem), ("   " if staged else ", ").join(algorithm)]
+    if len(words) > 1 and _alike(words):
+        lines[1] += f"   {words[0].label}"
+    return lines
+
+
+def _alike(words: Sequence[_Words]) -> bool:
+    """Whether results differ in their description, but not in their method."""
+    parts = {(*one.problem, *one.algorithm) for one in words}
+    return len({one.label for one in words}) == 1 and len(parts) == len(words)
+
+
+def _common(lists: Sequence[list[str]]) -> list[str]:
+    return [part for part in lists[0] if all(part in other for other in lists[1:])]
+
+
+def _names(words: Sequence[_Words]) -> list[str]:
+    """Results in the legend: the method, and what not all of them have in common."""
+    if len(words) == 1:
+        return [words[0].label]
+    common = set(_common([[*one.problem, *one.algorithm] for one in words]))
+    names = []
+    for one in words:
+        parts = [part for part in one.problem + one.algorithm if part not in common]
+        label = [] if _alike(words) else [one.label]
+        names.append(": ".join([*label, *([", ".join(parts)] if parts else [])]))
+    shared = _common([one.run for one in words])
+    doubles = [name for name in names if names.count(name) > 1]
+    for i, one in enumerate(words):
+        if names[i] in doubles:
+            parts = [part for part in one.run if part not in shared]
+            names[i] = ", ".join([names[i], *parts])
+    return names
 
 
 def _clock_axis(ax: Axes, dataset: xr.Dataset, clock: str) -> None:
@@ -141,7 +223,9 @@ def _check_quantity(quantity: str, datasets: Iterable[xr.Dataset]) -> None:
             )
 
 
-def _risk_axis(ax: Axes, dataset: xr.Dataset, quantity: str) -> None:
+def _risk_axis(
+    ax: Axes, dataset: xr.Dataset, quantity: str, notes: Iterable[str]
+) -> None:
     """A logarithmic axis where that helps, and the level Δ/2 that no network gets
     below.
     """
@@ -162,46 +246,54 @@ def _risk_axis(ax: Axes, dataset: xr.Dataset, quantity: str) -> None:
             color=GREY,
             fontsize=8,
         )
+    said = list(dict.fromkeys(notes))
     if seen.size and seen.max() > 3 * seen.min():
         ax.set_yscale("log")
         for line in ax.get_lines():
             line.set_ydata(positive(line.get_ydata()))
         if quantity in ("risk", "excess_risk"):
-            _unresolved(ax, seen.min(), dataset)
+            end = end_where_resolved(ax, seen.min(), seen.max(), dataset)
+            said += [end] if end else []
+        plain_ticks(ax.yaxis)
     ax.set_ylabel(quantity.replace("_", " "))
-    bands = any(isinstance(collection, PolyCollection) for collection in ax.collections)
-    notes = [f"bands: {BAND[1] - BAND[0]:.0%} of the seeds"] if bands else []
     if "stage" in dataset.coords:
-        notes.append("dots: the end of a stage")
-    ax.legend(title="\n".join(notes) or None, title_fontsize="small", alignment="left")
+        said.append("dots: the end of a stage")
+    headed_legend(ax, *ax.get_legend_handles_labels(), heading=said)
 
 
-def _unresolved(ax: Axes, least: float, dataset: xr.Dataset) -> None:
-    """Shade the risks that are smaller than the errors of their parts."""
-    resolution = json.loads(dataset.attrs.get("notes", "{}")).get(
-        "risk_resolution", 0.0
-    )
-    if least < resolution:
-        ax.axhspan(
-            least, resolution, color=GREY, alpha=0.15, lw=0, label="not resolved"
-        )
-
-
-def _band(
+def _drawn(
     ax: Axes,
     times: np.ndarray,
-    values: np.ndarray,
+    curve: Curve,
     colour: str,
     label: str | None,
+    judged: bool = False,
     **line: Any,
-) -> None:
-    """Mean over seeds with the central 80 % of them."""
-    ax.plot(
-        times, values.mean(axis=0), color=colour, label=label, **{"lw": 1.3, **line}
-    )
-    if values.shape[0] > 1:
-        low, high = np.quantile(values, BAND, axis=0)
-        ax.fill_between(times, low, high, color=colour, alpha=0.22, lw=0)
+) -> str:
+    """Draw the mean over seeds with its band, or all runs where they part; what there
+    is to say of it.
+
+    A mean that is ``judged`` is marked among its runs, too.
+    """
+    if curve.parted:
+        seeds = len(curve.values)
+        faint = {"lw": 0.8, "alpha": _faint(seeds), "ls": line.get("ls", "-")}
+        for i, run in enumerate(curve.values):
+            ax.plot(times, run, color=colour, label=None if i else label, **faint)
+        if not judged:
+            return RUNS_NOTE
+        ax.plot(times, curve.mean, color=colour, **{**line, "ls": ""})
+        return f"{RUNS_NOTE}, marks: their mean"
+    ax.plot(times, curve.mean, color=colour, label=label, **{"lw": 1.3, **line})
+    if curve.band is None:
+        return ""
+    ax.fill_between(times, *curve.band, color=colour, alpha=0.22, lw=0)
+    return ERROR_NOTE if curve.name[0] == "m" else BAND_NOTE
+
+
+def _faint(seeds: int) -> float:
+    """How opaque each of so many runs is."""
+    return max(0.25, min(1.0, FAINT / seeds))
 
 
 def _marks(i: int, points: int) -> Options:
@@ -222,7 +314,7 @@ def trajectory(
     figure: Figure | None = None,
     ax: Axes | Sequence[Axes] | None = None,
     *,
-    entries: str | Sequence[str] = "M",
+    entries: str | Sequence[str] | None = None,
     clock: str = "time",
     quantity: str = "risk",
 ) -> Figure:
@@ -234,13 +326,15 @@ def trajectory(
         From `solve` or `solve_stages`.
     figure : matplotlib Figure, optional
         Where to draw: an empty figure, or one made by this function, to which the
-        result is added.
+        result is added. The title then keeps what all results have in common, and the
+        legend says what differs.
     ax : pair of Axes, optional
         The panels for risk and overlaps, in a figure of your own.
-    entries : str or sequence of str
+    entries : str or sequence of str, optional
         What the right panel shows: ``"M"``, ``"Q"`` or ``"a"`` with all their entries,
         single ones such as ``"M12"`` (neuron 1, direction 2) or ``"Q11"``, and ``"m"``,
-        the root mean square over the neurons.
+        the root mean square over the neurons of what seeds have in common. By default
+        ``"M"``, and ``"m"`` where there are more than 16 overlaps.
     clock : str
         ``"time"``, ``"step"``, ``"sample"`` or ``"alpha"``.
     quantity : str
@@ -271,43 +365,71 @@ def trajectory(
     _check_quantity(quantity, [dataset])
     curves = curves_of(dataset, entries)
     with house_style():
+        grow = figure is None and ax is None
         figure, (left, right), whole = canvas(2, (9.2, 3.6), figure, ax, overlay=True)
-        colour = COLOURS.get(_word(dataset), COLOURS["other"])
-        number = len(
-            {
-                line.get_gid()
-                for line in left.get_lines()
-                if str(line.get_gid()).startswith("result")
-            }
-        )
-        style: Options = {"ls": LINES[number % 4]} if number else {}
+        earlier = _results.setdefault(left, [])
+        colour = _free_colour(_word(dataset), [one.colour for one in earlier])
+        style: Options = {"ls": LINES[len(earlier) % 4]} if earlier else {}
+        before = list(left.get_lines())
+        notes: set[str] = set()
         if "stage" in dataset.coords:
-            _stages(
-                left,
-                dataset,
-                clock,
-                [(dataset[quantity].values, colour, _label(dataset))],
-                style,
-            )
-            _stages(right, dataset, clock, _coloured(curves), style)
+            name = _label(dataset)
+            values = dataset[quantity].values
+            _stages(left, dataset, clock, [(values, colour, name)], style)
+            every = [(c.values, hue, label) for c, hue, label in _coloured(curves)]
+            _stages(right, dataset, clock, every, style)
         else:
             times = dataset[clock].values
-            _band(
-                left, times, dataset[quantity].values, colour, _label(dataset), **style
-            )
+            risk = seed_curve(quantity, dataset[quantity].values)
+            notes.add(_drawn(left, times, risk, colour, _label(dataset), **style))
             if quantity == "risk":
                 _training(left, times, dataset, _label(dataset), color=colour)
-            _curves(right, times, curves, style)
-        for line in left.get_lines():
-            if line.get_gid() is None:
-                line.set_gid(f"result {number}")
-        _risk_axis(left, dataset, quantity)
-        _entry_axis(right, [name for name, _ in curves])
+            right_notes = _curves(right, times, curves, colour, style)
+            # said once, where both panels show the same
+            _say(right, right_notes - notes)
+        drawn = [line for line in left.get_lines() if line not in before]
+        earlier.append(_Result(_words(dataset), colour, drawn, notes - {""}))
+        _rename(earlier)
+        said = [note for one in earlier for note in sorted(one.notes)]
+        _risk_axis(left, dataset, quantity, said)
+        _entry_axis(right, [curve.name for curve in curves])
         for panel in (left, right):
             _clock_axis(panel, dataset, clock)
         if whole:
-            house_title(figure, *_title(dataset))
+            house_title(figure, *_title([one.words for one in earlier]))
+        clear_legends(figure, (left, right), grow)
     return figure
+
+
+class _Result(NamedTuple):
+    """A result that a figure shows."""
+
+    words: _Words
+    colour: str
+    lines: list[Line2D]
+    notes: set[str]
+
+
+_results: weakref.WeakKeyDictionary[Axes, list[_Result]] = weakref.WeakKeyDictionary()
+"""What `trajectory` has drawn, by the left panel, while figures are alive."""
+
+
+def _rename(results: Sequence[_Result]) -> None:
+    """Say in the legend what tells results apart."""
+    names = _names([one.words for one in results])
+    for one, name in zip(results, names, strict=True):
+        for line in one.lines:
+            label = str(line.get_label())
+            if not label.startswith("_"):
+                training = label.endswith(TRAINING)
+                line.set_label(name + (TRAINING if training else ""))
+
+
+def _free_colour(word: str, taken: Sequence[str]) -> str:
+    """The colour of a method, or another one if that is taken."""
+    wish = COLOURS.get(word, COLOURS["other"])
+    free = [colour for colour in (wish, *DIRECTIONS) if colour not in taken]
+    return free[0] if free else wish
 
 
 def _training(
@@ -319,7 +441,7 @@ def _training(
         ax.plot(
             times,
             dataset.train_risk.values.mean(axis=0),
-            label=f"{label}: training",
+            label=f"{label}{TRAINING}",
             **look,
         )
 
@@ -340,7 +462,7 @@ def _stages(
     ends = np.flatnonzero(
         stage[1:] > stage[:-1]
     )  # last save points of all stages but the last
-    line: Options = {"lw": 1.0, "alpha": max(0.15, min(1.0, FAINT / seeds)), **style}
+    line: Options = {"lw": 1.0, "alpha": _faint(seeds), **style}
     for values, colour, name in curves:
         for i in range(seeds):
             ax.plot(
@@ -350,34 +472,41 @@ def _stages(
             ax.scatter(times[:, ends], values[:, ends], s=14, color=colour, zorder=4)
 
 
-def _coloured(
-    curves: list[tuple[str, np.ndarray]],
-) -> list[tuple[np.ndarray, str, str]]:
-    """Entries with their colours, one for each direction or for each entry of Q, and
-    their symbols.
+def _coloured(curves: Sequence[Curve]) -> list[tuple[Curve, str, str]]:
+    """Entries with a colour each, or one for all of a kind where they are many, and
+    what they are called.
     """
+    names = in_groups([curve.name for curve in curves], most=len(list(DIRECTIONS)))
+    kinds = list(dict.fromkeys(names))
+    colours = dict(zip(kinds, numbered(len(kinds)), strict=True))
     return [
-        (values, DIRECTIONS[_number(name, i)], symbol(name))
-        for i, (name, values) in enumerate(curves)
+        (curve, colours[name], name) for curve, name in zip(curves, names, strict=True)
     ]
 
 
 def _curves(
-    ax: Axes, times: np.ndarray, curves: list[tuple[str, np.ndarray]], style: Options
-) -> None:
-    """Every entry: bands of a few, thin lines of many."""
-    for values, colour, name in _coloured(curves):
+    ax: Axes, times: np.ndarray, curves: list[Curve], colour: str, style: Options
+) -> set[str]:
+    """Every entry: bands of a few, thin lines of many; what there is to say of them.
+
+    A single one has the colour of its result.
+    """
+    notes = set()
+    for curve, own, name in _coloured(curves):
+        hue = colour if len(curves) == 1 else own
         if len(curves) > MANY:
-            ax.plot(
-                times, values.mean(axis=0), color=colour, lw=0.8, label=name, **style
-            )
+            thin = curve._replace(band=None)
+            notes.add(_drawn(ax, times, thin, hue, name, **{"lw": 0.8, **style}))
         else:
-            _band(ax, times, values, colour, name, **style)
+            notes.add(_drawn(ax, times, curve, hue, name, **style))
+    return notes - {""}
 
 
-def _number(name: str, i: int) -> int:
-    """Which colour an entry has: that of its direction, or its own."""
-    return int(name[1:].split(",")[-1]) - 1 if name[0] in "Mm" else i
+def _say(ax: Axes, notes: Iterable[str]) -> None:
+    """Add lines to the heading that the legend of a panel will have."""
+    for note in sorted(notes):
+        if note not in [line.get_label() for line in ax.get_lines()]:
+            ax.plot([], [], " ", label=note, gid="note")
 
 
 def _entry_axis(ax: Axes, names: list[str]) -> None:
@@ -388,18 +517,22 @@ def _entry_axis(ax: Axes, names: list[str]) -> None:
         "M": "overlap $M_{j1}$" if single else "overlap $M_{jr}$",
         "Q": "overlap $Q_{jl}$",
         "a": "second layer $a_j$",
-        "m": "overlap  $m_r = \\langle M_{jr}^2 \\rangle_j^{1/2}$",
+        "m": r"overlap  $m_r = \langle (\mathrm{E} M_{jr})^2 \rangle_j^{1/2}$",
     }
+    if len(names) == 1 and letters in "MQ":
+        words[letters] = f"overlap {symbol(names[0])}"
     ax.set_ylabel(
         words[letters] if len(letters) == 1 else "overlaps " + ", ".join(letters)
     )
+    notes = [str(x.get_label()) for x in ax.get_lines() if x.get_gid() == "note"]
     named: Options = {}
     for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
-        named.setdefault(
-            name, handle
-        )  # of several neurons or results, the first stands for the direction
-    if len(named) > 1 or (letters != "M" and len(names) > 1):
-        ax.legend(named.values(), named, ncols=1 + len(named) // 7)
+        # of several neurons or results, the first stands for all of a kind
+        if name not in notes:
+            named.setdefault(name, handle)
+    if len(named) > 1 or notes or (letters != "M" and len(names) > 1):
+        columns = 1 + len(named) // 7
+        headed_legend(ax, list(named.values()), list(named), notes, columns)
 
 
 def _distinct(labels: dict[str, str]) -> dict[str, str]:
@@ -415,15 +548,23 @@ def _colours(words: dict[str, str]) -> dict[str, str]:
     """A colour for each simulation: that of its method, or another one if that is
     taken.
     """
-    wishes = {name: COLOURS.get(word, COLOURS["other"]) for name, word in words.items()}
     out: dict[str, str] = {}
-    for name, wish in wishes.items():
-        free = [
-            colour
-            for colour in DIRECTIONS
-            if colour not in wishes.values() and colour not in out.values()
-        ]
-        out[name] = wish if wish not in out.values() or not free else free[0]
+    for name, word in words.items():
+        others = [COLOURS.get(x, COLOURS["other"]) for x in words.values() if x != word]
+        out[name] = _free_colour(word, [*out.values(), *others])
+    return out
+
+
+def _with_verdicts(labels: dict[str, str], known: Comparison) -> dict[str, str]:
+    """Labels with the verdict of the table, so that figure and table say the same."""
+    out = {}
+    for name, label in labels.items():
+        rows = [row for row in known.verdicts if row.method == name]
+        told = [word for word in SAID if any(row.verdict == word for row in rows)]
+        worst = next((w for w in ("differ", "undecided", "agree") if w in told), "")
+        where = [row.quantity for row in rows if row.verdict == "differ"]
+        of = f" in {', '.join(where)}" if where else ""
+        out[name] = f"{label}: {SAID[worst]}{of}" if worst else label
     return out
 
 
@@ -433,12 +574,12 @@ def compare(
     figure: Figure | None = None,
     ax: Axes | Sequence[Axes] | None = None,
     *,
-    entries: str | Sequence[str] = "m",
+    entries: str | Sequence[str] | None = None,
     clock: str = "time",
     quantity: str = "risk",
 ) -> Figure:
     """Risk and overlaps of all methods of a comparison: theory as lines, simulations
-    with their seed bands.
+    with their seed bands, and the verdict on each.
 
     Parameters
     ----------
@@ -458,7 +599,7 @@ def compare(
     >>> start, methods = tl.Overlaps([[1.0]], [[0.5]]), [tl.Chain(10), tl.Chain(15)]
     >>> both = tl.compare(problem, algorithm, methods, start, time=0.1, save=2, seeds=3)
     >>> compare(both, entries=["M11", "Q11"]).axes[0].get_legend_handles_labels()[1]
-    ['Chain, d = 10, 3 seeds', 'Chain, d = 15, 3 seeds']
+    ['Chain, d = 10, 3 seeds', 'Chain, d = 15, 3 seeds: undecided']
     """
     known = comparison if isinstance(comparison, Comparison) else Comparison(comparison)
     choice("clock", clock, CLOCKS)
@@ -468,32 +609,29 @@ def compare(
     _check_quantity(quantity, results.values())
     reference = results[known.reference]
     labels = _distinct({name: _label(dataset) for name, dataset in results.items()})
+    judged = _with_verdicts(labels, known)
     simulations = [name for name, dataset in results.items() if _random(dataset)]
     theories = [name for name in results if name not in simulations]
     colours = _colours({name: _word(results[name]) for name in simulations})
     shown = {name: curves_of(dataset, entries) for name, dataset in results.items()}
     count = len(shown[known.reference])
+    notes: set[str] = set()
+    right_notes: set[str] = set()
+    grow = figure is None and ax is None
     figure, (left, right), whole = canvas(2, (9.2, 3.6), figure, ax)
     for i, name in enumerate(simulations):
-        times, marks = (
-            results[name][clock].values,
-            _marks(i, results[name].sizes["time"]),
-        )
-        _band(
-            left,
-            times,
-            results[name][quantity].values,
-            colours[name],
-            labels[name],
-            **marks,
-        )
+        times = results[name][clock].values
+        marks = _marks(i, results[name].sizes["time"])
+        risk = seed_curve(quantity, results[name][quantity].values)
+        notes.add(_drawn(left, times, risk, colours[name], judged[name], True, **marks))
         if quantity == "risk":
             _training(left, times, results[name], labels[name], color=colours[name])
-        for r, (entry, values) in enumerate(shown[name]):
+        for curve, own, _ in _coloured(shown[name]):
             # with several entries colours tell these, so dashes and markers have to
             # tell the simulations
-            colour = colours[name] if count == 1 else DIRECTIONS[_number(entry, r)]
-            _band(right, times, values, colour, None, **marks)
+            colour = colours[name] if count == 1 else own
+            many = curve._replace(band=None) if count > MANY else curve
+            right_notes.add(_drawn(right, times, many, colour, None, True, **marks))
     for i, name in enumerate(theories):
         times = results[name][clock].values
         line: Options = {
@@ -502,28 +640,23 @@ def compare(
             "lw": 1.4,
             "zorder": 5,
         }
-        left.plot(
-            times,
-            results[name][quantity].values.mean(axis=0),
-            label=labels[name],
-            **line,
-        )
+        mean = results[name][quantity].values.mean(axis=0)
+        left.plot(times, mean, label=judged[name], **line)
         if quantity == "risk":
             _training(left, times, results[name], labels[name], **{**line, "lw": 0.9})
-        for j, (_, values) in enumerate(shown[name]):
-            right.plot(
-                times,
-                values.mean(axis=0),
-                label=labels[name] if j == 0 and count > 1 else None,
-                **line,
-            )
-    _risk_axis(left, reference, quantity)
+        for j, curve in enumerate(shown[name]):
+            label = _label(results[name]) if j == 0 and count > 1 else None
+            right.plot(times, curve.mean, label=label, **line)
+    _risk_axis(left, reference, quantity, sorted(notes - {""}))
     if count > 1:
-        for r, (entry, _) in enumerate(shown[known.reference]):
-            right.plot([], [], color=DIRECTIONS[_number(entry, r)], label=symbol(entry))
-    _entry_axis(right, [name for name, _ in shown[known.reference]])
+        kinds = {name: hue for _, hue, name in _coloured(shown[known.reference])}
+        for kind, hue in kinds.items():
+            right.plot([], [], color=hue, label=kind)
+    _say(right, right_notes - notes - {""})
+    _entry_axis(right, [curve.name for curve in shown[known.reference]])
     for panel in (left, right):
         _clock_axis(panel, reference, clock)
     if whole:
-        house_title(figure, *_title(reference))
+        house_title(figure, *_title([_words(reference)]))
+    clear_legends(figure, (left, right), grow)
     return figure

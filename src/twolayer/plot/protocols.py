@@ -22,12 +22,6 @@ from twolayer.plot.style import COLOURS, DIRECTIONS, house_title
 
 __all__ = ["contest", "optimum"]
 
-LOOKS: tuple[Options, ...] = (
-    {"color": "#1a1a1a", "lw": 1.8},
-    {"color": DIRECTIONS[0], "ls": "--", "lw": 1.4},
-    {"color": DIRECTIONS[1], "ls": ":", "lw": 1.6},
-)
-
 SAID = {"wins": "beaten", "loses": "better", "undecided": "undecided"}
 """A rival of the optimum, by the verdict on the optimum."""
 
@@ -66,7 +60,13 @@ def optimum(
         if not units and dim is not None and result.algorithm.lr.exponent == -1
         else 1
     )
-    for (name, path), look in zip(result.paths.items(), LOOKS, strict=False):
+    # taken when drawn: the colours are those of the style that is in use
+    looks: tuple[Options, ...] = (
+        {"color": COLOURS["theory"], "lw": 1.8},
+        {"color": DIRECTIONS[0], "ls": "--", "lw": 1.4},
+        {"color": DIRECTIONS[1], "ls": ":", "lw": 1.6},
+    )
+    for (name, path), look in zip(result.paths.items(), looks, strict=False):
         x = path[result.clock]
         left.plot(x, scale * path.lr, label=name, **look)
         right.plot(x, path.excess_risk.mean("seed"), **look)

@@ -16,11 +16,18 @@ from twolayer.analysis.stability.plateaus import Plateaus
 from twolayer.analysis.stability.points import FixedPoints
 from twolayer.numerics.errors import reject, require
 from twolayer.plot.canvas import canvas, in_house_style
-from twolayer.plot.style import DIRECTIONS, GREY
+from twolayer.plot.panels import (
+    clear_legends,
+    end_where_resolved,
+    headed_legend,
+    plain_ticks,
+)
+from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, positive
 
 __all__ = ["fixed_points", "plateaus"]
 
-SHADES = ("#e8eef6", "#f6ece2")
+SHADE = 0.12  # opacity, on light paper and on dark
+ROOM = 2.5  # above the largest risk, for the growth rate of a plateau that begins there
 FLAT = 1e-5  # growth rates below this share of the largest are drawn on the line
 
 
@@ -112,11 +119,13 @@ def plateaus(
         run,
         "the run that the plateaus are those of",
     )
+    grow = figure is None and ax is None
     drawing, (panel,), _ = canvas(1, (5.2, 3.4), figure, ax)
     last = float(run.time[-1])
     for i, one in enumerate(result):
         end = min(one.end, last)
-        panel.axvspan(one.begin, end, color=SHADES[i % 2], lw=0, zorder=0)
+        shade = DIRECTIONS[i % 2]
+        panel.axvspan(one.begin, end, color=shade, alpha=SHADE, lw=0, zorder=0)
         panel.hlines(one.point.excess_risk, one.begin, end, color=GREY, ls="--", lw=1.2)
         panel.annotate(
             f"κ = {one.point.rate:.3g}",
@@ -127,7 +136,8 @@ def plateaus(
             color=GREY,
             fontsize=8.5,
         )
-    panel.plot(run.time, run.excess_risk.isel(seed=0), color="#1a1a1a")
+    risk = run.excess_risk.isel(seed=0).values
+    panel.plot(run.time, positive(risk), color=COLOURS["theory"])
     for i, (when, (order, _)) in enumerate(
         zip(result.learned, result.chain, strict=True)
     ):
@@ -139,9 +149,16 @@ def plateaus(
                 ls=":",
                 label=f"order {order} learned",
             )
-    if any(np.isfinite(result.learned)):
-        panel.legend()
     panel.set(
         xlabel="time t = lr·step/N", ylabel="excess risk", yscale="log", xlim=(0, last)
     )
+    plain_ticks(panel.yaxis)
+    seen = risk[risk > 0]
+    if seen.size:
+        panel.set_ylim(top=ROOM * seen.max())
+    end = end_where_resolved(panel, seen.min(), seen.max(), run) if seen.size else ""
+    if end or any(np.isfinite(result.learned)):
+        heading = [end] if end else []
+        headed_legend(panel, *panel.get_legend_handles_labels(), heading=heading)
+        clear_legends(drawing, [panel], grow)
     return drawing

@@ -23,6 +23,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.font_manager import FontProperties
 from matplotlib.text import Text
@@ -39,6 +40,7 @@ __all__ = [
     "GREY",
     "house_style",
     "house_title",
+    "numbered",
     "panel_size",
     "positive",
     "save_figure",
@@ -195,6 +197,23 @@ DIRECTIONS = _Directions()
 """Colours of target directions, of orders of Hermite polynomials and of whatever else
 is numbered.
 """
+
+
+def numbered(count: int) -> list[str]:
+    """So many colours that can be told apart: those of `DIRECTIONS`, or of more a scale
+    that goes from dark to light.
+
+    Examples
+    --------
+    >>> numbered(2) == [DIRECTIONS[0], DIRECTIONS[1]], len(set(numbered(20)))
+    (True, 20)
+    """
+    known = list(DIRECTIONS)
+    if count <= len(known):
+        return known[:count]
+    # neither end: black on black and yellow on white are not seen
+    places = np.linspace(0.15, 0.9, count)
+    return [to_hex(mpl.colormaps["viridis"](place)) for place in places]
 
 
 class style:

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from twolayer.numerics.errors import InputError, choice, reject, require
 from twolayer.plot.canvas import canvas, in_house_style
+from twolayer.plot.panels import clear_legends, headed_legend, plain_ticks
 from twolayer.plot.style import DIRECTIONS
 from twolayer.plot.titles import problem_line
 
@@ -26,8 +27,46 @@ SCHEMA = "twolayer-sweep/2"
 MAIN = ("exit_time", "excess_risk", "risk")
 # ratio of the largest to the smallest from which an axis or a colour is logarithmic
 WIDE = 8.0
+MEAN = "mean, two standard errors"
+WORDS = {
+    "run.dim": "dimension $d$",
+    "method.dim": "dimension $d$",
+    "run.time": "time $t$ at the end",
+    "run.steps": "steps",
+    "run.alpha": r"samples over dimension $\alpha$",
+    "run.save": "save points",
+    "run.seed": "seed",
+    "run.until.value": "threshold",
+    "algorithm.lr": "learning rate",
+    "algorithm.batch": "batch size $n_b$",
+    "algorithm.dataset": "samples that are reused",
+    "algorithm.second_lr": "learning rate of the second layer",
+    "problem.noise": r"noise $\Delta$",
+    "problem.width": "width $p$",
+    "problem.flips": "fraction of flipped labels",
+    "risk": "risk",
+    "excess_risk": "excess risk",
+    "overlap": r"overlap $\|M\|_F$",
+    "exit_time": "time $t$ at which the threshold is reached",
+    "exit_step": "step at which the threshold is reached",
+    "time": "time $t$ at the end",
+    "step": "steps at the end",
+    "alpha": r"$\alpha = $ samples$\,/\,d$ at the end",
+}
+"""Axes and variables of a sweep in words."""
 FEW = 3  # values of an axis from which two of them make a map
 MARKS = "os^Dv<>P"
+
+
+def words_of(name: str) -> str:
+    """An axis or a variable as a reader of the figure knows it.
+
+    Examples
+    --------
+    >>> words_of("run.dim"), words_of("algorithm.weight_decay")
+    ('dimension $d$', 'weight decay')
+    """
+    return WORDS.get(name, name.rpartition(".")[2].replace("_", " "))
 
 
 @in_house_style
@@ -63,7 +102,7 @@ def swept(
     ...     seeds=3,
     ... )
     >>> swept(result).axes[0].get_xlabel(), swept(result).axes[0].get_ylabel()
-    ('method.dim', 'excess risk')
+    ('dimension $d$', 'excess risk')
     """
     values, axes = _chosen(dataset, of)
     along = "save_point" in values.dims
@@ -74,6 +113,7 @@ def swept(
             "Argument `dataset` must be cut to fewer axes by .sel, but has"
             f" {', '.join(axes)}."
         )
+    grow = figure is None and ax is None
     figure, (ax,), _ = canvas(1, (5.6, 3.6), figure, ax)
     if along:
         _trajectories(ax, dataset, values, axes)
@@ -81,13 +121,18 @@ def swept(
         _curves(ax, dataset, values, axes)
     else:
         raise InputError("Argument `dataset` must have an axis of two values or more.")
-    ax.set_ylabel(str(values.name).replace("_", " "))
+    ax.set_ylabel(words_of(str(values.name)))
     ax.set_title(_task(dataset))
     positive = values.values[values.values > 0]
     if positive.size == np.isfinite(values.values).sum() and _wide(positive):
         ax.set_yscale("log")
-    if len(ax.get_legend_handles_labels()[1]) > 1:
-        ax.legend(title=axes[-1] if axes else None)
+        plain_ticks(ax.yaxis)
+    several = len(ax.get_legend_handles_labels()[1]) > 1
+    heading = [words_of(axes[-1])] if several else []
+    if several and not along:
+        heading.append(MEAN)
+    headed_legend(ax, *ax.get_legend_handles_labels(), heading=heading)
+    clear_legends(figure, [ax], grow)
     return figure
 
 
@@ -149,9 +194,9 @@ def heatmap(
     ax.minorticks_off()
     ax.grid(False)
     lost = int(np.isnan(mean).sum())
-    said = str(values.name).replace("_", " ") + (
-        f"  ({lost} cells without a value are white)" if lost else ""
-    )
+    said = f"{words_of(str(values.name))}, mean over seeds"
+    if lost:
+        said += f"  ({lost} cells without a value are white)"
     figure.colorbar(picture, ax=ax, label=said)
     ax.set_title(_task(dataset))
     return figure
@@ -173,7 +218,7 @@ class _Axis:
     """
 
     def __init__(self, dataset: xr.Dataset, name: str) -> None:
-        self.name = name
+        self.key = name
         own, short_name = dataset[name].values, name.removeprefix("algorithm.")
         law = (
             dataset[short_name]
@@ -181,7 +226,7 @@ class _Axis:
             else None
         )
         if law is not None and law.ndim == 1:
-            own, self.name = law.values, short_name
+            own = law.values
         self.numeric = own.dtype.kind in "iuf" and len(set(own.tolist())) == len(own)
         self.texts = [f"{v:.3g}" if own.dtype.kind == "f" else str(v) for v in own]
         self.at = (
@@ -213,7 +258,7 @@ class _Axis:
             ax.set(**{f"{letter}scale": "log"})
         axis = ax.xaxis if letter == "x" else ax.yaxis
         axis.set_ticks(self.at, self.texts)
-        axis.set_label_text(self.name)
+        axis.set_label_text(words_of(self.key))
 
 
 def _wide(values: np.ndarray) -> bool:
@@ -308,7 +353,7 @@ def _curves(
             lw=1.2,
             capsize=2.5,
             color=DIRECTIONS[i],
-            label=text or "mean, two standard errors",
+            label=text or MEAN,
         )
     place.label(ax, "x")
     ax.minorticks_off()

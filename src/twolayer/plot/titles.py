@@ -16,7 +16,14 @@ import numpy as np
 
 from twolayer.numerics.arguments import Json
 
-__all__ = ["algorithm_line", "inputs_text", "problem_line", "weights_text"]
+__all__ = [
+    "algorithm_line",
+    "algorithm_parts",
+    "inputs_text",
+    "problem_line",
+    "problem_parts",
+    "weights_text",
+]
 
 LAYERS = {"ones": "a = 1", "signs": "a = ±1", "gaussian": "a Gaussian"}
 NORMS = {"sum": "1", "sqrt": "√p"}
@@ -39,6 +46,11 @@ def problem_line(problem: Json, trained: bool = False) -> str:
     >>> problem_line(told)
     'target He2(z1)   student He2, p = 4, a = 1   Δ = 0.1'
     """
+    return "   ".join(problem_parts(problem, trained))
+
+
+def problem_parts(problem: Json, trained: bool = False) -> list[str]:
+    """What `problem_line` says, one thing after the other."""
     target, layer = problem["target"], problem.get("second_layer") or "ones"
     if isinstance(target, dict):
         weights = target.get("weights", [1.0])
@@ -65,7 +77,7 @@ def problem_line(problem: Json, trained: bool = False) -> str:
         parts.append(f"{problem['flips']:.0%} of the labels flipped")
     if problem.get("inputs"):
         parts.append(inputs_text(problem["inputs"]))
-    return "   ".join(parts)
+    return parts
 
 
 def inputs_text(inputs: Json) -> str:
@@ -114,9 +126,9 @@ def weights_text(name: str, weights: Sequence[float]) -> str:
 
 
 SAMPLED = {
-    "replacement": ", drawn with replacement",
-    "reshuffled": ", reshuffled",
-    "subset": ", random subsets",
+    "replacement": "drawn with replacement",
+    "reshuffled": "reshuffled",
+    "subset": "random subsets",
 }
 
 
@@ -158,34 +170,40 @@ def algorithm_line(algorithm: Json) -> str:
     ... )
     'lr = 1/d, batch 1, fresh samples, clip(0.5), Nesterov momentum 0.9, both layers'
     """
+    return ", ".join(algorithm_parts(algorithm))
+
+
+def algorithm_parts(algorithm: Json) -> list[str]:
+    """What `algorithm_line` says, one thing after the other."""
     data = algorithm.get("dataset")
-    said = f"lr = {_short(algorithm['lr'])}, batch {_short(algorithm['batch'])}"
-    said += (
-        ", fresh samples" if data is None else f" of the same {_short(data)} samples"
-    )
-    said += SAMPLED.get(algorithm.get("sampling", ""), "") if data is not None else ""
+    parts = [f"lr = {_short(algorithm['lr'])}"]
+    batch = f"batch {_short(algorithm['batch'])}"
+    if data is None:
+        parts += [batch, "fresh samples"]
+    else:
+        parts.append(f"{batch} of the same {_short(data)} samples")
+        sampled = SAMPLED.get(algorithm.get("sampling", ""))
+        if sampled:
+            parts.append(sampled)
     if algorithm.get("repeat", 1) > 1:
-        said += f", each batch {algorithm['repeat']} times"
+        parts.append(f"each batch {algorithm['repeat']} times")
     if algorithm["geometry"] != "free":
-        said += f", {algorithm['geometry']}"
+        parts.append(str(algorithm["geometry"]))
     if algorithm["loss"] != "squared":
-        said += f", {algorithm['loss']} loss"
+        parts.append(f"{algorithm['loss']} loss")
     if algorithm.get("rule"):
-        said += f", {algorithm['rule']}"
+        parts.append(str(algorithm["rule"]))
     ahead = "Nesterov " if algorithm.get("nesterov") else ""
     for key, word in (
         ("momentum", f"{ahead}momentum"),
         ("weight_decay", "weight decay"),
     ):
         if algorithm.get(key):
-            said += f", {word} {algorithm[key]:g}"
+            parts.append(f"{word} {algorithm[key]:g}")
     if algorithm.get("train_second_layer"):
-        said += (
-            ", both layers"
-            if algorithm.get("train_first_layer", True)
-            else ", second layer alone"
-        )
-    return said
+        both = algorithm.get("train_first_layer", True)
+        parts.append("both layers" if both else "second layer alone")
+    return parts
 
 
 def _short(law: object) -> str:

@@ -9,11 +9,14 @@ of every run, their medians, and the power law through these.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from twolayer.analysis.escape import EscapeTime
 from twolayer.analysis.passage_times import Passage
@@ -23,25 +26,29 @@ from twolayer.analysis.weak_recovery import WeakRecovery
 from twolayer.numerics.errors import require
 from twolayer.numerics.statistics import plus_minus
 from twolayer.plot.canvas import canvas, in_house_style
+from twolayer.plot.panels import clear_legends, plain_ticks
 from twolayer.plot.style import COLOURS, DIRECTIONS, GREY, house_title
 from twolayer.task.algorithm import SGD
 
 __all__ = ["passage", "recovery", "weak_recovery"]
 
-LINES = {
-    "annealed": (DIRECTIONS[1], ":"),
-    "quenched": (DIRECTIONS[2], "--"),
-    "ode": (COLOURS["theory"], "-."),
-    "corrected": (COLOURS["theory"], "-"),
-    "noisy": (COLOURS["theory"], ":"),
-    "from_zero": (DIRECTIONS[3], (0, (1, 3))),
-}
-"""Colour and dash of each formula."""
-
 NAMES = {"ode": "ODE", "from_zero": "from m = 0"}
 BINS = 40
+EDGE = 1.15  # from the outer dimensions to the frame
 BESIDE = 0.97  # where runs stand, by the median of their dimension
 CURVE = 80
+
+
+def _looks() -> dict[str, tuple[str, Any]]:
+    """Colour and dash of each formula, in the style that is in use."""
+    return {
+        "annealed": (DIRECTIONS[1], ":"),
+        "quenched": (DIRECTIONS[2], "--"),
+        "ode": (COLOURS["theory"], "-."),
+        "corrected": (COLOURS["theory"], "-"),
+        "noisy": (COLOURS["theory"], ":"),
+        "from_zero": (DIRECTIONS[3], (0, (1, 3))),
+    }
 
 
 @in_house_style
@@ -84,8 +91,9 @@ def passage(
         "a result of escape_time",
     )
     figure, (ax,), whole = canvas(1, (6.8, 3.8), figure, ax)
+    looks = _looks()
     known = {
-        name: value for name in LINES if (value := getattr(times, name)) is not None
+        name: value for name in looks if (value := getattr(times, name)) is not None
     }
     drawn = [
         np.asarray(x, dtype=float)
@@ -121,7 +129,7 @@ def passage(
             label=f"Chain, {measured}",
         )
     for name, value in known.items():
-        colour, dash = LINES[name]
+        colour, dash = looks[name]
         label = f"{NAMES.get(name, name)}, {value:.4g}"
         ax.axvline(value, color=colour, ls=dash, lw=1.5, label=label)
     ax.set(
@@ -341,6 +349,7 @@ def weak_recovery(
         type(result).__name__,
         "a result of weak_recovery",
     )
+    grow = figure is None and ax is None
     figure, (panel,), whole = canvas(1, (5.4, 3.7), figure, ax)
     dims, runs = np.array(result.dims, dtype=float), result.steps
     shown = np.broadcast_to(BESIDE * dims[:, None], runs.shape)
@@ -407,17 +416,32 @@ def weak_recovery(
         xlabel="dimension $d$",
         ylabel=f"steps $T$ until {overlap} = {result.threshold:.3g}",
     )
+    # the dimensions themselves, and no powers of ten that nobody chose
+    panel.set_xticks(dims, [f"{dim:g}" for dim in result.dims])
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.set_xlim(dims.min() / EDGE, dims.max() * EDGE)
+    plain_ticks(panel.yaxis)
     panel.legend(fontsize=8)
     if whole:
-        foreseen = (
-            "nothing is foreseen"
-            if result.growth is None
-            else f"foreseen: $T$ ~ {result.growth}"
-        )
+        if result.growth is None:
+            expected = "no law is known for this task"
+        else:
+            expected = f"expected: $T \\sim {_law_text(result.growth)}$"
         house_title(
             figure,
             f"target {result.problem.target.name}, student"
             f" {result.problem.activation.name}",
-            foreseen,
+            expected,
         )
+    clear_legends(figure, [panel], grow)
     return figure
+
+
+def _law_text(growth: str) -> str:
+    r"""A law of growth as TeX.
+
+    >>> print(_law_text("d^1 log d"), _law_text("d^0.5"), _law_text("log log d"))
+    d\log d d^{0.5} \log\log d
+    """
+    text = re.sub(r"\^([\d.]+)", r"^{\1}", growth).replace("d^{1}", "d")
+    return re.sub(r" ?log", r"\\log", text)

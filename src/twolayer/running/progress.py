@@ -185,16 +185,21 @@ class Lines(Shown):
         super().begin(label, end)
 
     def show(self) -> None:
-        """One line, unless the last one was written a moment ago."""
+        """One line, unless the last one was written a moment ago; before a run moves,
+        one line is enough.
+        """
         now = wall.monotonic()
-        if now < self._next:
+        share = self._at / self._end if self._end > 0 else 0.0
+        waiting = self._written and not self.again and share <= 0
+        if now < self._next or waiting:
             return
         self._wait *= 1.0 if self.again else LONGER
         self._next = now + self._wait
         self._written = True
         elapsed = now - self._began
         text = f"{self._label}: preparing, {_clock(elapsed)}"
-        share = self._at / self._end if self._end > 0 else 0.0
+        if not self.again:
+            text += " (a first run compiles its code)"
         if share > 0:
             left = elapsed * (1 / share - 1)
             text = f"{self._label}: {share:.0%} after {_clock(elapsed)}"
