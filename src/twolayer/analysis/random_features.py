@@ -51,8 +51,14 @@ LARGEST = 20_000  # dimensions: a draw holds the square of a size
 
 
 class SumRules(NamedTuple):
-    """By how much the contour misses what is known, relative: the number of
-    eigenvalues, and Σ q = Σ D b² − floor.
+    """By how much the contour misses what is known, relative.
+
+    Attributes
+    ----------
+    number : float
+        Of the number of eigenvalues.
+    signal : float
+        Of Σ q = Σ D b² − floor.
 
     Examples
     --------
