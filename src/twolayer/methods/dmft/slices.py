@@ -271,8 +271,8 @@ class SlicedEvolution(Evolution):
         last = int(self.points[first])
         try:
             while last < self.points[-1] and (self.code == 0).any():
-                for running in np.flatnonzero(self.code == 0):
-                    self._advance(int(running), last + 1)
+                for start in np.flatnonzero(self.code == 0):
+                    self._advance(int(start), last + 1)
                 last += 1
                 tick(last * self.unit)
             for i in range(self.task.seeds):
