@@ -20,7 +20,7 @@ import twolayer as tl
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "twolayer"
 
-NAMES = ("errors", "escape", "extend", "layers", "mean_field", "relu", "rules", "schedules", "single_index",
+NAMES = ("errors", "escape", "extend", "layers", "mean_field", "relu", "rules", "scaling", "schedules", "single_index",
          "stability", "types")  # fmt: skip
 """Modules at the root that only gather names, of one source or of one purpose."""
 

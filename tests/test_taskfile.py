@@ -136,7 +136,7 @@ def test_the_example_has_no_key_that_is_not_in_a_table(tmp_path: Path) -> None:
     left_out = {
         "problem": {"directions", "inputs"},
         "start": {"random", "seed", "blocks"},
-        "run": {"steps", "alpha"},
+        "run": {"steps", "alpha", "passes"},
     }
     for name in ("problem", "algorithm", "start", "run"):
         table = getattr(tables, name)

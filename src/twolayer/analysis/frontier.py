@@ -29,8 +29,6 @@ RESOLUTION = 0.01  # exponents are not told apart below this, nor drifts per dec
 SCATTER = 3.0  # standard deviations of a difference that are no drift
 CHANGES = 4  # fewest points at which one size gives way to the next
 
-Compute = Callable[[float, np.ndarray], np.ndarray]
-
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
@@ -80,7 +78,7 @@ class Frontier:
 
 def frontier(
     curves: Mapping[float, Any],
-    compute: Compute | None = None,
+    compute: Callable[[float, np.ndarray], np.ndarray] | None = None,
     *,
     window: tuple[float, float] | None = None,
 ) -> Frontier:
@@ -167,7 +165,9 @@ def check_clocks(curves: Mapping[float, Any]) -> None:
         )
 
 
-def _curve(size: float, given: Any, cost: Compute) -> tuple[np.ndarray, np.ndarray]:
+def _curve(
+    size: float, given: Any, cost: Callable[[float, np.ndarray], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
     """Log C and log R of one size, from the first step on."""
     if isinstance(given, xr.Dataset):
         given = given.step.values, given.risk.mean("seed").values

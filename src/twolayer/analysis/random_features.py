@@ -51,8 +51,14 @@ LARGEST = 20_000  # dimensions: a draw holds the square of a size
 
 
 class SumRules(NamedTuple):
-    """By how much the contour misses what is known, relative: the number of
-    eigenvalues, and Σ q = Σ D b² − floor.
+    """By how much the contour misses what is known, relative.
+
+    Attributes
+    ----------
+    number : float
+        Of the number of eigenvalues.
+    signal : float
+        Of Σ q = Σ D b² − floor.
 
     Examples
     --------
@@ -111,6 +117,10 @@ class FeatureDraw:
         λ_i and q_i at the start.
     floor : float
         Twice the risk that no student of these features goes below.
+    features : RandomFeatures
+        What was drawn from.
+    seed : int
+        Of the draw.
 
     Examples
     --------
@@ -125,7 +135,8 @@ class FeatureDraw:
     seed: int
 
     def risk(self, steps: object, *, lr: float, batch: int = 1) -> np.ndarray:
-        """The mean risk over the samples after each number of ``steps``: exact.
+        """The mean risk over the samples after each number of ``steps``, at the rate
+        ``lr`` on batches of ``batch`` samples: exact.
 
         Examples
         --------
@@ -153,7 +164,10 @@ class FeatureDraw:
     def simulate(
         self, steps: object, *, lr: float, batch: int = 1, seeds: int = 16
     ) -> np.ndarray:
-        """The risk of SGD on drawn inputs x, (seeds, steps): the experiment."""
+        """The risk of SGD on drawn inputs after ``steps``, at the rate ``lr`` on
+        batches of ``batch`` samples, of so many ``seeds`` (seeds, steps): the
+        experiment.
+        """
         at = steps_of(steps)
         eta, B = checked_rate(lr, batch)
         runs = positive_integer("seeds", seeds)
@@ -206,7 +220,7 @@ class RandomFeatures:
         return self.variances * self.target**2
 
     def weights(self, seed: int) -> np.ndarray:
-        """W (size, dim) of a draw."""
+        """W (size, dim) of the draw number ``seed``."""
         rng = np.random.default_rng([seed, 0])
         return rng.standard_normal((self.size, self.dim)) / np.sqrt(self.size)
 

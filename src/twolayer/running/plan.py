@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from twolayer.numerics.arguments import ENDS, Options
+from twolayer.numerics.arguments import Options
 from twolayer.numerics.errors import InputError, Refused
 from twolayer.running.finite_size import left_by_the_mean_step, rounding, slowest
 from twolayer.running.solve import solve
@@ -191,7 +191,9 @@ class Plan:
             )
             points = np.append(0.0, points) if i == 0 and times[0] == 0 else points
             found.append(
-                dataclasses.replace(stage, **{**dict.fromkeys(ENDS), "time": points})
+                dataclasses.replace(
+                    stage, time=points, steps=None, alpha=None, passes=None
+                )
             )
             began = end
         return found

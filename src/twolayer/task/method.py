@@ -623,8 +623,9 @@ class Method(abc.ABC):
     def points_for(
         self, clocks: Clocks, ends: Mapping[str, End], save: Save
     ) -> np.ndarray:
-        """Save points on this method's clock for the end that was given by the name of
-        its clock, passes among them.
+        """Save points on this method's clock: ``clocks`` are those of the run, ``ends``
+        hold the end by the name of its clock, passes among them, and ``save`` is what
+        was given to `solve`.
         """
         given = without_passes(clocks, ends, save, self.stepwise)
         return self.save_points(

@@ -271,8 +271,8 @@ class SlicedEvolution(Evolution):
         last = int(self.points[first])
         try:
             while last < self.points[-1] and (self.code == 0).any():
-                for i in np.flatnonzero(self.code == 0):
-                    self._advance(int(i), last + 1)
+                for start in np.flatnonzero(self.code == 0):
+                    self._advance(int(start), last + 1)
                 last += 1
                 tick(last * self.unit)
             for i in range(self.task.seeds):
@@ -405,18 +405,17 @@ class SlicedEvolution(Evolution):
 def _risk_error(problem: Problem, seen: list[Values]) -> np.ndarray:
     """Errors of the risk at the points of one start."""
     replicates = len(seen[0].each[0])
+
+    def risks(points: list[tuple[np.ndarray, ...]]) -> np.ndarray:
+        Q, M, a = (np.stack([x[number] for x in points])[None] for number in range(3))
+        return excess_risks(problem, Q, M, a)[0][0]
+
     each = [
-        excess_risks(
-            problem, *(np.stack([x.each[n][r] for x in seen])[None] for n in range(3))
-        )[0][0]
+        risks([tuple(value[r] for value in x.each) for x in seen])
         for r in range(replicates)
     ]
-    mean, higher = (
-        excess_risks(
-            problem, *(np.stack([x[n] for x in values])[None] for n in range(3))
-        )[0][0]
-        for values in ([x.mean for x in seen], [x.higher for x in seen])
-    )
+    mean = risks([x.mean for x in seen])
+    higher = risks([x.higher for x in seen])
     paths = standard_error(np.stack(each)) if replicates > 1 else np.zeros(len(seen))
     return np.asarray(np.hypot(paths, higher - mean))
 
