@@ -364,7 +364,7 @@ def _table(ax: Axes, data: xr.Dataset) -> None:
     kinds = [WAYS[name][0] for name in data.algorithm.values]
     for kind in KINDS:
         if kind in kinds:
-            place = np.mean([j for j, other in enumerate(kinds) if other == kind])
+            place = float(np.mean([j for j, x in enumerate(kinds) if x == kind]))
             ax.text(place, -0.62, kind, ha="center", va="bottom", fontsize=9)
 
 

@@ -322,14 +322,19 @@ def draw(data: xr.Dataset) -> Figure:
     """The run, the lengths of two plateaus against d, and the critical rate against the
     width.
     """
-    from twolayer.plot.stability import SHADES
+    from twolayer.plot.stability import SHADE
     from twolayer.plot.style import COLOURS, DIRECTIONS, GREY
 
     figure, (left, middle, right) = sheet(3, width=4.2, height=3.6)
     for i in range(data.sizes["plateau"]):
         one = data.isel(plateau=i)
         left.axvspan(
-            float(one.begin), float(one.end), color=SHADES[i % 2], lw=0, zorder=0
+            float(one.begin),
+            float(one.end),
+            color=DIRECTIONS[i % 2],
+            alpha=SHADE,
+            lw=0,
+            zorder=0,
         )
         left.hlines(
             float(one.level),

@@ -163,7 +163,7 @@ def _one(dataset: xr.Dataset, name: str) -> list[Curve]:
     return [
         seed_curve(
             letter + ",".join(str(i + 1) for i in index),
-            values[(slice(None), slice(None), *index)],
+            values[:, :, *index],
             size,
         )
         for index in chosen

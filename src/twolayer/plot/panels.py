@@ -128,7 +128,8 @@ def _move_above(panel: Axes) -> float:
     }
 
     def drawn(columns: int) -> Legend:
-        return panel.legend(old.legend_handles, texts, ncols=columns, **look)
+        handles = [handle for handle in old.legend_handles if handle is not None]
+        return panel.legend(handles, texts, ncols=columns, **look)
 
     room = panel.get_window_extent().width
     columns = len(texts)

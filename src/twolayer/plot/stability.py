@@ -156,9 +156,11 @@ def plateaus(
     seen = risk[risk > 0]
     if seen.size:
         panel.set_ylim(top=ROOM * seen.max())
-    end = end_where_resolved(panel, seen.min(), seen.max(), run) if seen.size else ""
-    if end or any(np.isfinite(result.learned)):
-        heading = [end] if end else []
+    unresolved = ""
+    if seen.size:
+        unresolved = end_where_resolved(panel, seen.min(), seen.max(), run)
+    if unresolved or any(np.isfinite(result.learned)):
+        heading = [unresolved] if unresolved else []
         headed_legend(panel, *panel.get_legend_handles_labels(), heading=heading)
         clear_legends(drawing, [panel], grow)
     return drawing
