@@ -774,3 +774,20 @@ def test_any_loss_in_infinite_dimension_is_the_limit_of_wide_students() -> None:
     assert "MeanField" in tl.support(problem, wide)
     with pytest.raises(tl.InputError, match="use dim = inf"):
         tl.solve(problem, wide, tl.MeanField(dim=50), start, time=1.0)
+
+
+@pytest.mark.parametrize("count", [6, 7])
+def test_one_side_of_the_nodes_has_the_weight_of_both(count: int) -> None:
+    """The origin, which is among an odd number of them, has no partner."""
+    from types import SimpleNamespace
+
+    from twolayer.gaussian import ensemble_rules
+
+    x, w = np.polynomial.hermite_e.hermegauss(count)
+    w = w / w.sum()
+    rule = SimpleNamespace(points=x[:, None], weights=w, values=x**2 + 1.0)
+    sigma = tl.Problem("z1", "He2").activation
+    points, weights, values, rest = ensemble_rules._folded(rule, sigma)
+    assert len(points) == (count + 1) // 2 and float(rest) == pytest.approx(0.0)
+    assert weights.sum() == pytest.approx(1.0, rel=1e-12)
+    assert weights @ values == pytest.approx(2.0, rel=1e-12)

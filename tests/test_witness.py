@@ -293,7 +293,11 @@ RIGHT: dict[str, tuple[tl.Problem, tl.SGD, Any]] = {
     "giant": (SQUARES, tl.SGD(0.2, batch=4 * d, momentum=0.3), tl.GiantSteps()),
     "map": (SQUARES, tl.SGD(0.2, batch=4 * d, weight_decay=0.1), tl.Map(400)),
     "diffusion": (SQUARES, BOTH, tl.SDE(400)),
-    "descent": (SQUARES, BOTH.replace(lr=0.2), tl.Population()),
+    "descent": (
+        SQUARES.replace(second_layer=[1.0, -0.5]),
+        BOTH.replace(lr=0.2),
+        tl.Population(),
+    ),
 }
 MORE: dict[str, tuple[tl.Problem, tl.SGD, Any]] = {
     **{loss: (SIGN, tl.SGD(0.2 / d, loss=loss), tl.ODE())

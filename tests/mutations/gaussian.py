@@ -18,14 +18,36 @@ def brute(*cases: str) -> tuple[str, ...]:
 
 MUTANTS: list[Mutant] = [
     *planted_in(
+        "gaussian/linear_rules.py",
+        (
+            "tests/test_order_parameters.py::test_rules_that_are_linear_in_e_are_told_from_others",
+        ),
+        (
+            "linear-share",
+            "share = (moved - fixed) / first",
+            "share = moved / first",
+            "fixed weights of a push left in the share of a",
+        ),
+        (
+            "linear-far",
+            "RESIDUALS = 8.0",
+            "RESIDUALS = 2.0",
+            "decades of the residuals at which a rule is tried",
+        ),
+    ),
+    *planted_in(
         "gaussian/rectifier.py",
-        brute("relu teacher"),
+        brute("relu, polynomial"),
         (
             "relu-mean-density",
             "return mean * above + width * density, above, density",
             "return mean * above - width * density, above, density",
             "sign of the density in E[max(x, 0)]",
         ),
+    ),
+    *planted_in(
+        "gaussian/rectifier.py",
+        brute("relu teacher"),
         (
             "relu-angle-of-opposite",
             "ff = same * (sine + (math.pi - theta) * c12) - opposite",
@@ -725,11 +747,16 @@ MUTANTS: list[Mutant] = [
             "return Push(first, rows @ residual / 2 + excess / TWO_PI)",
             "norm dropped in E[e σ]",
         ),
+    ),
+    *planted_in(
+        "gaussian/population_gradient.py",
+        ("tests/test_witness.py::test_nothing_is_said_where_all_is_right[descent]",),
         (
             "population-stein",
             "return Push(gradient.own @ rows + gradient.star @ star, gradient.second)",
             "return Push(gradient.own.T @ rows + gradient.star @ star, gradient.second)",
             "transposed coefficients",
+            "the same program: off its diagonal own is a_j a_l E[σ'_j σ'_l ∂e/∂f]/N, which is symmetric",
         ),
     ),
     *planted_in(
@@ -824,9 +851,7 @@ MUTANTS: list[Mutant] = [
     ),
     *planted_in(
         "gaussian/ensemble_rules.py",
-        (
-            "tests/test_meanfield.py::test_half_of_the_nodes_are_enough_for_odd_and_even_activations",
-        ),
+        ("tests/test_meanfield.py::test_one_side_of_the_nodes_has_the_weight_of_both",),
         (
             "folded-origin",
             "twice[-1] /= 2  # the origin has no partner",
