@@ -60,6 +60,8 @@ WAYS: dict[str, tuple[str, Options]] = {
 """Algorithms by name: the kind of their push, and what they add to plain SGD."""
 
 SEEN, LEARNED = 5e-4, 3e-3  # overlaps at the step of discovery, and at the last one
+FAINT = 0.01  # of the overlaps of a row
+LITTLE = 1e-4  # overlap at the step that is foretold, if it grows
 SURE = 5.0  # standard errors of the map
 SAME = 0.02  # sines between subspaces that count as one
 LEAST = 1e-6  # overlaps below this are drawn at it
@@ -200,13 +202,48 @@ def _error_of(run: xr.Dataset) -> np.ndarray:
 def _moved(data: xr.Dataset) -> np.ndarray:
     """First step at which the map has moved along a direction, (target, algorithm,
     direction); infinite where it has not at the end.
+
+    Directions foretold for one step count together: one neuron moves along one line of
+    their span.
     """
-    overlap = data.overlap.transpose(..., "step").values
-    floor = SURE * data.error.transpose(..., "step").values
-    first = np.argmax(overlap > np.maximum(SEEN, floor), axis=-1).astype(float)
-    there = overlap[..., -1] > np.maximum(LEARNED, floor[..., -1])
-    moved = np.where(there, first, np.inf)
-    return np.where(np.isnan(data.predicted.values), np.nan, moved)
+    predicted = data.predicted.transpose("target", "algorithm", "direction").values
+    dims = ("target", "algorithm", "direction", "step")
+    overlap = data.overlap.transpose(*dims).values
+    error = data.error.transpose(*dims).values
+    moved = np.full(predicted.shape, np.nan)
+    for i, j in np.ndindex(predicted.shape[:2]):
+        for step in np.unique(predicted[i, j][~np.isnan(predicted[i, j])]):
+            own = predicted[i, j] == step
+            size = np.linalg.norm(overlap[i, j, own], axis=0)
+            noise = SURE * np.linalg.norm(error[i, j, own], axis=0)
+            length = np.sqrt(np.nansum(overlap[i, j] ** 2, axis=0))
+            # `learnable` lets what is fainter wait for a later step
+            floor = np.maximum(np.maximum(SEEN, FAINT * length), noise)
+            moved[i, j, own] = _first(step, size, floor, noise)
+    return moved
+
+
+def _first(
+    foretold: float, size: np.ndarray, floor: np.ndarray, noise: np.ndarray
+) -> float:
+    """The step at which overlaps ``size`` (step,) begin: the foretold one, unless they
+    contradict it.
+
+    Examples
+    --------
+    >>> size, floor = np.array([0.0, 0.0, 4e-4, 0.01]), np.full(4, 5e-4)
+    >>> _first(2.0, size, floor, 0 * size), _first(1.0, size, floor, 0 * size)
+    (2.0, 3.0)
+    """
+    if size[-1] <= max(LEARNED, noise[-1]):
+        return np.inf
+    seen = size > floor
+    if np.isfinite(foretold):
+        step = int(foretold)
+        on_time = step < len(size) and size[step] > max(LITTLE, noise[step])
+        if on_time and not seen[:step].any():
+            return foretold
+    return float(np.argmax(seen))
 
 
 def _span(cell: xr.Dataset, step: float) -> np.ndarray:
@@ -257,8 +294,8 @@ def _verdict(
         ),
         holds(
             all(climbing),
-            f"{sum(climbing)} of {len(climbing)} steps on fresh samples by pushes linear"
-            " in y learn exactly the staircase of the target, all expected",
+            f"{sum(climbing)} of {len(climbing)} steps on fresh samples by pushes"
+            " linear in y learn exactly the staircase of the target, all expected",
         ),
         holds(
             max(outside, default=0.0) < SAME,
@@ -381,7 +418,8 @@ def _leap(order: float) -> str:
 def _overlaps(ax: Axes, data: xr.Dataset) -> None:
     from twolayer.plot.style import DIRECTIONS, GREY
 
-    predicted, last = data.predicted.values, data.overlap.isel(step=-1)
+    predicted = data.predicted.values
+    last = data.overlap.isel(step=-1)
     last = last.transpose("target", "algorithm", "direction").values
     shift = np.linspace(-0.3, 0.3, max(predicted.shape[0], 2))
     for (i, j, r), step in np.ndenumerate(predicted):
