@@ -10,6 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from twolayer.numerics import compilation
+
+# half of the time of the tests goes into compiling what an earlier run has compiled;
+# as for users of the package, this has to be said before anything imports JAX
+compilation.expect()
+
 MAPS = Path("/proc/self/maps")
 MANY = (
     20_000  # each executable holds several maps, of which a process on Linux has 65 530

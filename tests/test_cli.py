@@ -542,7 +542,10 @@ def test_a_file_called_results_is_in_the_way(call: Call) -> None:
     Path("results").touch()
     answer = call("solve", "task.toml")
     assert answer.code == 2
-    assert "--out must lie in an existing folder, but 'results' does not exist." in answer.err
+    assert (
+        "--out must lie in an existing folder, but 'results' does not exist."
+        in answer.err
+    )
 
 
 @pytest.mark.parametrize(
