@@ -234,6 +234,58 @@ def test_a_direction_behind_two_that_are_roughly_known_is_found() -> None:
 
 
 @pytest.mark.slow
+def test_a_faint_direction_behind_one_that_was_roughly_known_is_found() -> None:
+    """Clipped, z1 + h2(z1) z2 shows (.956, -.293) first; an error of .01 there hid the .013 of the push that follow.
+
+    The map in NumPy (test_algorithm_classes.py) moves by .0013, .0044 and .019 along the second at steps 2 to 4.
+    """
+    problem = tl.Problem("z1 + h2(z1)*z2", SHIFTED)
+    found = tl.learnable(problem, giant(rule="clip(0.5)"))
+    assert found.steps == [1, 2]
+    first, second = np.abs(found.directions)
+    np.testing.assert_allclose(first, [0.956, 0.293], atol=0.01)
+    np.testing.assert_allclose(second, [0.293, 0.956], atol=0.01)
+
+
+@pytest.mark.slow
+def test_directions_off_the_axes_are_not_taken_for_axes() -> None:
+    """The Huber loss shows (.998, .067, .026) of z1 + z1 z2 + z1 z2 z3, then (.05, -.94, .35): not the axes themselves."""
+    problem = tl.Problem("z1 + z1*z2 + z1*z2*z3", SHIFTED)
+    found = tl.learnable(problem, giant(loss="huber(0.5)"))
+    assert found.steps == [1, 2, 3]
+    np.testing.assert_allclose(
+        np.abs(found.directions[1]), [0.05, 0.94, 0.35], atol=0.03
+    )
+
+
+def test_blocks_that_share_the_target_evenly_change_no_step() -> None:
+    """Every block moves along the same span, whatever its variance."""
+    inputs = tl.Inputs.blocks([2.0, 0.4], [0.3, 0.7])
+    problem = tl.Problem("h3(z1)", SHIFTED, inputs=inputs)
+    assert tl.learnable(problem, giant(**PUSHES["huber"])).steps == [1]
+    with pytest.raises(Refused, match="variances differ from block to block"):
+        tl.learnable(problem, giant(**PUSHES["clip"]))
+
+
+@pytest.mark.slow
+def test_the_map_in_blocks_moves_what_is_learnable() -> None:
+    """z1 + He3(z2) at P12 = .6 in two blocks: the second direction moves from step 2 on."""
+    s, share = np.array([2.0, 0.4]), np.array([0.3, 0.7])
+    gram = np.array([[1.0, 0.6], [0.6, 1.0]])
+    problem = tl.Problem(
+        "z1 + He3(z2)", SHIFTED, gram=gram, inputs=tl.Inputs.blocks(s, share)
+    )
+    assert tl.learnable(problem, giant()).steps == [1, 2]
+    evenly = share[:, None, None] * gram / (s @ share)
+    start = tl.Overlaps.in_blocks(
+        share[:, None, None] * np.eye(1), np.zeros((2, 1, 2)), evenly
+    )
+    method = tl.GiantSteps(accuracy=1e-3)
+    run = tl.solve(problem, giant(), method, start, steps=2, save=2)
+    second = run.M.values[0, :, 0] @ np.linalg.pinv(frame_of(gram)).T[:, 1]
+    assert abs(second[1]) < 1e-6 < 1e-2 < abs(second[2])
+
+
 def test_directions_that_overlap_help_each_other() -> None:
     gram = [[1.0, 0.6], [0.6, 1.0]]
     oblique = tl.Problem("z1 + He3(z2)", SHIFTED, gram=gram, **TWO)
@@ -298,8 +350,8 @@ def test_reasons_are_numbers() -> None:
         (tl.Problem("z1", "erf"), giant(rule="sign"), "not one of single samples"),
         (
             tl.Problem("z1", "erf", inputs=tl.Inputs.blocks([1, 2], [0.5, 0.5])),
-            giant(),
-            "N\\(0, I\\)",
+            giant(dataset=3 * d),
+            "inputs",
         ),
         (
             tl.Problem("z1", "erf"),

@@ -74,6 +74,7 @@ DOMINANT = (
     0.1  # share of one sample in E[g²] from which on samples say nothing about it
 )
 LEAK = 3.0  # how far an inexact direction may be off, in units of its error
+ROUGH = 0.1  # what is farther from coordinate axes is not taken for them
 MEMORY = (
     3  # visits of a sample that are followed; more of them bend the push no further
 )
@@ -392,7 +393,8 @@ def _snap(known: np.ndarray, blur: float) -> tuple[np.ndarray, float]:
     """
     projector = known.T @ known
     axes = np.diag(np.diag(projector).round())
-    if len(known) and np.abs(projector - axes).max() <= max(LEAK * blur, 1e-6):
+    near = min(max(LEAK * blur, 1e-6), ROUGH)
+    if len(known) and np.abs(projector - axes).max() <= near:
         return sparse_basis(np.eye(len(axes))[np.diag(axes) > 0]), 0.0
     return known, blur
 
@@ -480,9 +482,24 @@ def learnable(problem: Problem, algorithm: SGD) -> Learnable:
     _refuse(problem, algorithm)
     # spread evenly, blocks give M⁽ⁱ⁾ a part of the same span: H_* P⁽ⁱ⁾ ∝ H_* P
     problem = problem.replace(inputs=Inputs.isotropic())
+    # samples that come back cost several pushes each
+    for fineness in FINENESS[:2] if algorithm.reused else FINENESS:
+        found, decided = _climb(problem, algorithm, fineness)
+        if decided:
+            break
+    return found
+
+
+def _climb(problem: Problem, algorithm: SGD, fineness: int) -> tuple[Learnable, bool]:
+    """What is learned as far as so many points show it, and whether they do.
+
+    All steps take the same points: where a direction is known too roughly, what leaks
+    from it hides the next one, and more points at that step alone would not help.
+    """
     frame = frame_of(problem.P)
     rank = frame.shape[1]
     rng = np.random.default_rng(SEED)
+    setting = _setting(problem, algorithm, frame, fineness)
     known = np.zeros((0, rank))
     history = [known]
     steps: list[int | None] = []
@@ -490,19 +507,16 @@ def learnable(problem: Problem, algorithm: SGD) -> Learnable:
     rows: list[np.ndarray] = []
     blur, resolution, left = 0.0, 0.0, np.zeros((1, rank))
     step = 0
+    decided = True
     while len(known) < rank and step < LONGEST:
         step += 1
         visited = _visits(algorithm, step)
         seen = [history[s - 1] for s in visited[-MEMORY:]]
         generic = _Rows.draw([*seen, known], problem.p, rng)
-        # samples that come back cost several pushes each
-        for fineness in FINENESS[:2] if seen else FINENESS:
-            setting = _setting(problem, algorithm, frame, fineness)
-            movement = _move(setting, generic)
-            new = _new_directions(movement, known, blur)
-            complete = len(known) + len(new.sizes) == rank
-            if complete or max(new.noise, new.error) <= ENOUGH:
-                break
+        movement = _move(setting, generic)
+        new = _new_directions(movement, known, blur)
+        complete = len(known) + len(new.sizes) == rank
+        decided &= complete or max(new.noise, new.error) <= ENOUGH
         resolution = max(resolution, new.noise)
         if len(new.sizes):
             before = known
@@ -519,13 +533,14 @@ def learnable(problem: Problem, algorithm: SGD) -> Learnable:
     remaining = np.abs(left).max(initial=0.0)
     directions = np.array([*rows, *never]).reshape(-1, rank)
     all_sizes = np.array([*sizes, *[float(remaining)] * len(never)])
-    return Learnable(
+    found = Learnable(
         [*steps, *[None] * len(never)],
         directions,
         all_sizes,
         float(resolution),
         bool(algorithm.reused),
     )
+    return found, decided
 
 
 def _added(before: np.ndarray, after: np.ndarray) -> list[np.ndarray]:
