@@ -28,6 +28,8 @@ SETTINGS = {
     "reportUnusedExpression": "none",
     # A page shows the same name again with other arguments.
     "reportRedeclaration": "none",
+    # Q, M and P are not constants.
+    "reportConstantRedefinition": "none",
     # matplotlib, scipy and JAX leave types unknown in what their functions take. What
     # comes out unknown of ours is still found, by what it is assigned or handed to.
     "reportUnknownMemberType": "none",

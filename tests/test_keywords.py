@@ -41,6 +41,7 @@ def refuses(thing: Any) -> bool:
         return (
             own
             and not inspect.isabstract(thing)
+            and not getattr(thing, "_is_protocol", False)
             and not issubclass(thing, BaseException)
         )
     return all(

@@ -161,14 +161,15 @@ def mean_field_at(
         np.concatenate([heavy, layer]),
         np.concatenate([measure.weights, np.zeros(len(rest))]),
     )
-    wide = MeanField(dim).average(problem, Loss.of(loss), len(every[1]))
+    method = MeanField(dim)
+    wide = method.average(problem, Loss.of(loss), len(every[1]))
     require(
         wide.dimension > 0,
         "dim",
         dim,
         f"above the {rank_of(problem.P)} directions of the target",
     )
-    fineness, error = wide.adapt(Cloud(*every), MeanField.tolerance, Fineness())
+    fineness, error = wide.adapt(Cloud(*every), method.tolerance, Fineness())
     ensemble, _ = wide.build(fineness)
     rates = ensemble(Cloud(*map(jnp.asarray, every)))
     n = measure.n

@@ -179,7 +179,10 @@ def _largest(algorithm: tl.SGD, dim: int) -> float:
 
 
 def _row(
-    ell: int, name: str, diagram: tl.types.PhaseDiagram, run: tl.single_index.WeakRecovery
+    ell: int,
+    name: str,
+    diagram: tl.types.PhaseDiagram,
+    run: tl.single_index.WeakRecovery,
 ) -> list[object]:
     point = diagram.at(run.mu, run.delta)
     fit = fit_of(run)

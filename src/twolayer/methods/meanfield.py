@@ -233,8 +233,7 @@ class CloudMotion(Motion):
                 if self.frame.parts is None
                 else self.frame.parts.fields(Cloud(*cloud))
             )
-            tolerance = (self.method.averages.accuracy or ACCURACY) / 100
-            fineness, error = self.wide.adapt(seen, tolerance, fineness)
+            fineness, error = self.wide.adapt(seen, self.method.tolerance, fineness)
             errors.append(error)
         return fineness, max(errors)
 
@@ -417,6 +416,11 @@ class MeanField(Method):
             "rtol", self.rtol, minimum=1e-14, accepted="a number from 1e-14 on"
         )
         keep_integers(self, 1, "max_steps")
+
+    @property
+    def tolerance(self) -> float:
+        """Relative error up to which nodes and orders are refined."""
+        return (self.averages.accuracy or ACCURACY) / 100
 
     @property
     def dimension(self) -> int | None:

@@ -276,8 +276,8 @@ def _points(law: Any) -> list[tuple[float, float]]:
     factors = [] if schedule is None else list(schedule.factors)
     if len(factors) != 1 or factors[0].name != "table":
         return []
-    places = dict(factors[0].lengths)["at"]
-    values = dict(factors[0].numbers)["values"]
+    places: Any = dict(factors[0].lengths)["at"]
+    values: Any = dict(factors[0].numbers)["values"]
     # both ends are among them: how a rate ends is what a reader looks for
     chosen = sorted({round(i) for i in np.linspace(0, len(places) - 1, SHOWN)})
     return [(float(places[i].coefficient), law.coefficient * values[i]) for i in chosen]
