@@ -29,6 +29,7 @@ SOME = settings(
 )
 MADE = (
     "Activation.of(kinks)",
+    "FirstOrder",
     "Inputs",
     "Overlaps",
     "Particles",

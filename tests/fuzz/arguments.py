@@ -119,6 +119,8 @@ def _table() -> dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]
         "SGD": (tl.SGD, lambda: {"lr": "0.1/d", "batch": 2, "loss": "squared", "geometry": "free", "momentum": 0.1,
                 "weight_decay": 0.1, "dataset": 4, "sampling": "sequence", "repeat": 1, "train_first_layer": True,
                 "train_second_layer": True, "second_lr": 0.1, "average": 0.1, "nesterov": True, "rule": None}),
+        "FirstOrder": (tl.FirstOrder, lambda: {"f": None, "g": None, "memory": 2, "batch": "2*d", "dataset": "2*d",
+                       "lr": 1.0, "loss": "squared", "sampling": "sequence", "repeat": 1, "coordinatewise": False}),
         "Overlaps": (tl.Overlaps, lambda: {"Q": [[1.0]], "M": [[0.5]], "P": [[1.0]], "a": [1.0], "dim": 10}),
         "Overlaps.random": (tl.Overlaps.random, lambda: {**plain(), "dim": 100, "seed": 1, "size": 3, "law": "sphere",
                             "first": 0}),
