@@ -31,7 +31,7 @@ from twolayer.numerics.foreign_files import reading
 from twolayer.plot.canvas import canvas, in_house_style
 from twolayer.plot.entries import (
     BAND,
-    Curve,
+    EntryCurve,
     curves_of,
     in_groups,
     seed_curve,
@@ -264,7 +264,7 @@ def _risk_axis(
 def _drawn(
     ax: Axes,
     times: np.ndarray,
-    curve: Curve,
+    curve: EntryCurve,
     colour: str,
     label: str | None,
     judged: bool = False,
@@ -472,7 +472,7 @@ def _stages(
             ax.scatter(times[:, ends], values[:, ends], s=14, color=colour, zorder=4)
 
 
-def _coloured(curves: Sequence[Curve]) -> list[tuple[Curve, str, str]]:
+def _coloured(curves: Sequence[EntryCurve]) -> list[tuple[EntryCurve, str, str]]:
     """Entries with a colour each, or one for all of a kind where they are many, and
     what they are called.
     """
@@ -485,7 +485,7 @@ def _coloured(curves: Sequence[Curve]) -> list[tuple[Curve, str, str]]:
 
 
 def _curves(
-    ax: Axes, times: np.ndarray, curves: list[Curve], colour: str, style: Options
+    ax: Axes, times: np.ndarray, curves: list[EntryCurve], colour: str, style: Options
 ) -> set[str]:
     """Every entry: bands of a few, thin lines of many; what there is to say of them.
 

@@ -27,7 +27,7 @@ import xarray as xr
 from twolayer.numerics.errors import reject
 from twolayer.running.dataset import quantities
 
-__all__ = ["BAND", "Curve", "curves_of", "in_groups", "seed_curve", "symbol"]
+__all__ = ["BAND", "EntryCurve", "curves_of", "in_groups", "seed_curve", "symbol"]
 
 ACCEPTED = (
     "'m', 'M', 'Q', 'a', or entries such as 'M12' and 'Q11' with indices of the run"
@@ -40,7 +40,7 @@ GAP_IN_SIZE = 0.25
 SHARE = 0.1  # of the runs, at least, on either side of the gap
 
 
-class Curve(NamedTuple):
+class EntryCurve(NamedTuple):
     """What is drawn of one entry: all runs, or their mean with a band."""
 
     name: str
@@ -54,7 +54,7 @@ class Curve(NamedTuple):
 
 def curves_of(
     dataset: xr.Dataset, entries: str | Sequence[str] | None = None
-) -> list[Curve]:
+) -> list[EntryCurve]:
     """The curve of every entry asked for; names have their indices after the letter.
 
     Where nothing is asked for these are the overlaps M_jr, or m_r where they are many.
@@ -74,17 +74,17 @@ def curves_of(
     return [curve for name in asked for curve in _one(dataset, name)]
 
 
-def seed_curve(name: str, values: np.ndarray, size: float | None = None) -> Curve:
+def seed_curve(name: str, values: np.ndarray, size: float | None = None) -> EntryCurve:
     """Mean over seeds with the central 80 % of them.
 
     ``size`` is the natural size of the entry, by default the range of the runs.
     """
     if len(values) == 1:
-        return Curve(name, values, values[0], None, False)
+        return EntryCurve(name, values, values[0], None, False)
     low, high = np.quantile(values, BAND, axis=0)
     natural = np.ptp(values[np.isfinite(values)]) if size is None else size
     parted = _parted(values, high - low, float(natural))
-    return Curve(name, values, values.mean(axis=0), (low, high), parted)
+    return EntryCurve(name, values, values.mean(axis=0), (low, high), parted)
 
 
 def symbol(name: str) -> str:
@@ -127,7 +127,7 @@ def _kind(name: str) -> str:
     return "all $a_j$" if letter == "a" else symbol(name)
 
 
-def _one(dataset: xr.Dataset, name: str) -> list[Curve]:
+def _one(dataset: xr.Dataset, name: str) -> list[EntryCurve]:
     letter, rest = name[0], name[1:]
     if letter not in "mMQa" or (letter != "m" and letter not in dataset):
         reject("entries", name, ACCEPTED)
@@ -163,7 +163,9 @@ def _one(dataset: xr.Dataset, name: str) -> list[Curve]:
     return [
         seed_curve(
             letter + ",".join(str(i + 1) for i in index),
-            values[:, :, *index],
+            values.reshape(*values.shape[:2], -1)[
+                ..., np.ravel_multi_index(index, shape)
+            ],
             size,
         )
         for index in chosen
@@ -179,12 +181,12 @@ def _natural_size(dataset: xr.Dataset, letter: str) -> float:
     return size
 
 
-def _root_mean_square(dataset: xr.Dataset, r: int, each: np.ndarray) -> Curve:
+def _root_mean_square(dataset: xr.Dataset, r: int, each: np.ndarray) -> EntryCurve:
     """m_r with two standard errors; ``each`` is the root mean square of every run."""
     name = f"m{r + 1}"
     n = len(each)
     if n == 1:
-        return Curve(name, each, each[0], None, False)
+        return EntryCurve(name, each, each[0], None, False)
     M = dataset.M.values[..., r]
     weight = dataset.weight.values if "weight" in dataset else None
     total = M.sum(axis=0)
@@ -203,7 +205,7 @@ def _root_mean_square(dataset: xr.Dataset, r: int, each: np.ndarray) -> Curve:
         seed_curve(name, M[..., j], _natural_size(dataset, "M"))
         for j in range(M.shape[-1])
     ]
-    return Curve(name, each, _root(square), band, any(x.parted for x in neurons))
+    return EntryCurve(name, each, _root(square), band, any(x.parted for x in neurons))
 
 
 def _root(square: np.ndarray) -> np.ndarray:

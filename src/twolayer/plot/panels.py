@@ -127,8 +127,9 @@ def _move_above(panel: Axes) -> float:
         "alignment": "left",
     }
 
+    handles = [handle for handle in old.legend_handles if handle is not None]
+
     def drawn(columns: int) -> Legend:
-        handles = [handle for handle in old.legend_handles if handle is not None]
         return panel.legend(handles, texts, ncols=columns, **look)
 
     room = panel.get_window_extent().width

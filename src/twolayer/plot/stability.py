@@ -156,11 +156,11 @@ def plateaus(
     seen = risk[risk > 0]
     if seen.size:
         panel.set_ylim(top=ROOM * seen.max())
-    unresolved = ""
+    note = ""
     if seen.size:
-        unresolved = end_where_resolved(panel, seen.min(), seen.max(), run)
-    if unresolved or any(np.isfinite(result.learned)):
-        heading = [unresolved] if unresolved else []
+        note = end_where_resolved(panel, seen.min(), seen.max(), run)
+    if note or any(np.isfinite(result.learned)):
+        heading = [note] if note else []
         headed_legend(panel, *panel.get_legend_handles_labels(), heading=heading)
         clear_legends(drawing, [panel], grow)
     return drawing
