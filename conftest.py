@@ -42,5 +42,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--share",
         metavar="k/n",
-        help="of the tests marked long only those of share k of n",
+        help="of the tests marked slow or long only those of share k of n",
     )

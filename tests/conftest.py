@@ -52,10 +52,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", f"error::twolayer.errors.{name}")
 
 
+def costly(item: pytest.Item) -> bool:
+    """Whether a test runs in shares: those of some seconds and those of minutes."""
+    return any(item.get_closest_marker(mark) for mark in ("slow", "long"))
+
+
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Leave out the long tests of other shares, and refuse a test that would run twice."""
+    """Leave out the costly tests of other shares, and refuse a test that would run twice."""
     both = [
         item.nodeid
         for item in items
@@ -71,7 +76,7 @@ def pytest_collection_modifyitems(
     others = [
         item
         for item in items
-        if item.get_closest_marker("long") and share_of(item.nodeid, shares) != share
+        if costly(item) and share_of(item.nodeid, shares) != share
     ]
     config.hook.pytest_deselected(items=others)
     items[:] = [item for item in items if item not in set(others)]

@@ -1,7 +1,8 @@
-"""What tests cost: marks of single cases in a table, and the shares in which the long ones run.
+"""What tests cost: marks of single cases in a table, and the shares in which the others run.
 
-    default   always                     slow   in every run of .ci/run, after the others
-    long      a share of them in every run of .ci/run: test i is in share crc32(i) mod n + 1
+    default   always
+    slow      some seconds; long   some minutes: a share of both in every run of .ci/run,
+              after the others. Test i is in share crc32(i) mod n + 1
 
 The share of a test depends on nothing but its name, so runs of all shares, from whatever
 commits, leave no test out that has kept its name.

@@ -1,4 +1,4 @@
-"""What runs when: every long test in exactly one share, and every file with tests that always run."""
+"""What runs when: every costly test in exactly one share, and every file with tests that always run."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.slow
-def test_every_long_test_is_in_one_share_and_shares_are_alike(listed: Any) -> None:
-    long = {name for name, mark in listed["marks"] if mark == "long"}
+def test_every_costly_test_is_in_one_share_and_shares_are_alike(listed: Any) -> None:
+    costly = {name for name, mark in listed["marks"] if mark != "default"}
     every = [name for name, _ in listed["marks"]]
-    shares = [long & set(share) for share in listed["shares"]]
-    assert sorted(long) == sorted(name for share in shares for name in share)
+    shares = [costly & set(share) for share in listed["shares"]]
+    assert sorted(costly) == sorted(name for share in shares for name in share)
     for share in listed["shares"]:
-        assert [name for name in share if name not in long] == [
-            name for name in every if name not in long
+        assert [name for name in share if name not in costly] == [
+            name for name in every if name not in costly
         ]
-    assert all(0.25 * len(long) < len(share) < 0.42 * len(long) for share in shares)
+    assert all(0.25 * len(costly) < len(share) < 0.42 * len(costly) for share in shares)
 
 
 @pytest.mark.slow
