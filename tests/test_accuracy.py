@@ -73,7 +73,7 @@ def test_an_error_larger_than_asked_for_is_told() -> None:
     coarse = tl.ODE(averages=tl.Averages(points=2**6))
     with pytest.warns(
         tl.errors.AccuracyWarning,
-        match=r"leave an error of 0\.001, more than the 0\.0001.*log2_points \(now 6\)",
+        match=r"leave an error of 0\.001, more than the 0\.0001.*points \(now 64\)",
     ):
         result = tl.solve(SAMPLED, FREE, coarse, START, time=2, save=2)
     notes = json.loads(result.attrs["notes"])

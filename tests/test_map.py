@@ -407,8 +407,9 @@ def test_cost_grows_with_steps_points_and_the_band() -> None:
         return method.cost(make_task(problem, algorithm, method, start, steps=steps))
 
     for kind in (tl.GiantSteps, lambda **x: tl.Map(1000, **x)):
-        rough = kind(log2_points=12)
-        assert seconds(kind(log2_points=14)) > 1.5 * seconds(rough)
+        rough = kind(averages=tl.Averages(points=2**12))
+        finer = kind(averages=tl.Averages(points=2**14))
+        assert seconds(finer) > 1.5 * seconds(rough)
         assert seconds(rough, 2000) == pytest.approx(2 * seconds(rough) - 0.3, rel=1e-9)
     plain, band = (
         tl.GiantSteps(averages=tl.Averages(points=2**12)),

@@ -139,7 +139,7 @@ def test_stages_are_drawn_seed_by_seed(staged, tmp_path: Path) -> None:  # type:
     ]  # what was asked for, not M under its name
     for i, line in enumerate(norms.get_lines()):
         np.testing.assert_array_equal(line.get_ydata(), staged.Q[i, :, 0, 0])
-    assert len(norms.get_lines()) == 6 and norms.get_ylabel() == "overlap $Q_{jl}$"
+    assert len(norms.get_lines()) == 6 and norms.get_ylabel() == "overlap $Q_{11}$"
     title = figure.get_suptitle()
     assert (
         "lr = 0.5/d" in title and "lr = 0.05/d" in title and "correlation loss" in title
