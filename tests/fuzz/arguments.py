@@ -141,8 +141,8 @@ def _table() -> dict[str, tuple[Callable[..., Any], Callable[[], dict[str, Any]]
         "random_features": (tl.scaling.random_features, lambda: {"alpha": 1.0, "beta": 0.7, "size": 4, "dim": 8}),
         "power_teacher": (tl.scaling.power_teacher, lambda: {"exponent": 1.0, "directions": 2, "width": 2,
                           "start": None, "dim": 10, "centred": True, "seed": 0}),
-        "frontier": (tl.scaling.frontier, lambda: {"curves": {1.0: ([1.0, 2.0, 4.0], [1.0, 0.5, 0.25]),
-                     2.0: ([1.0, 2.0, 4.0], [1.0, 0.4, 0.2])}, "compute": None, "window": None}),
+        "frontier": (tl.scaling.frontier, lambda: {"curves": {N: (np.geomspace(1, 1e7, 200), N**-1.0 + np.geomspace(1, 1e7, 200)**-0.5)
+                     for N in 2.0 ** np.arange(2, 12)}, "compute": None, "window": (1e3, 1e7)}),
         "Chain": (tl.Chain, lambda: {"dim": 10, "batch_sums": "auto", "engine": "auto"}),
         "Vectors": (tl.Vectors, lambda: {"dim": 10}),
         "ODE": (tl.ODE, lambda: {"averages": {"engine": "auto", "accuracy": 1e-4, "effort": 1.0, "points": 256}, "rtol": 1e-6,
