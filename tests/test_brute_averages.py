@@ -14,6 +14,7 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
+from cost import sized
 from scipy.special import erf
 
 import twolayer as tl
@@ -247,7 +248,22 @@ def task_of(case: Case) -> tuple[tl.Problem, tl.Overlaps]:
     return problem, tl.Overlaps(Q, TWO if case.directions == 2 else ONE, P, a=A)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    sized(
+        CASES,
+        slow=[
+            "leaky student, relu teacher",
+            "absolute values",
+            "tanh teacher",
+            "softplus",
+            "gelu, correlation",
+            "logistic",
+            "exponential",
+            "flipped, squared",
+        ],
+    ),
+)
 def test_averages_are_integrals_over_the_fields(name: str) -> None:
     """psi, phi, chi, E[e σ] and the risk; and the gradient as a combination of rows has these very overlaps."""
     case = CASES[name]

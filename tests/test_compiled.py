@@ -290,6 +290,7 @@ def test_runs_in_blocks_stop_and_diverge_where_those_of_jax_do() -> None:
     np.testing.assert_array_equal(ours.stop_step, theirs.stop_step)
 
 
+@pytest.mark.slow
 def test_no_bit_in_blocks_depends_on_company_or_cuts() -> None:
     case = BLOCKS["projected"]
     alone = runs(case, "compiled", 1, save=[300], inputs=SMALL_AND_LARGE)

@@ -191,6 +191,7 @@ def label_moments(problem: tl.Problem) -> tuple[float, float]:
     return float(w @ (x * y)), float(w @ y**2) + problem.noise
 
 
+@pytest.mark.slow
 def test_sixty_steps_of_a_linear_student_are_exact() -> None:
     """The recursion is that of Marchenko and Pastur; the theory on points is the recursion, to rounding."""
     steps, sgd = 60, tl.SGD(lr=0.3, batch=2 * d, dataset=2 * d)

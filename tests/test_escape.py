@@ -329,6 +329,7 @@ def test_stationary_risk_is_where_the_ode_ends() -> None:
     assert tl.escape.stationary_risk(phase(3), projected(0.1)) == 0.0
 
 
+@pytest.mark.slow
 def test_passages_count_what_is_censored() -> None:
     problem, dim = phase(), 300
     starts = tl.Overlaps.random(problem, dim, seed=1, size=200)

@@ -436,6 +436,7 @@ def test_half_sent_requests_are_given_up(
     assert b" 408 " in answer_to(server, question + named + b"\r\n{").splitlines()[0]
 
 
+@pytest.mark.slow
 def test_slow_answers_are_no_half_sent_requests(
     client: httpx.Client, server: Explorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

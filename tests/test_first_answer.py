@@ -42,6 +42,7 @@ def test_descriptions_and_exponents_load_without_jax() -> None:
     assert run(DESCRIPTIONS + SHOW) == ""
 
 
+@pytest.mark.slow
 def test_a_description_by_a_function_of_jax_loads_it() -> None:
     """The wrong twin: the list above would show it."""
     assert (

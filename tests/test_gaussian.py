@@ -211,6 +211,7 @@ def test_errors_of_sampled_averages_are_bounds() -> None:
             ), (seed, name)
 
 
+@pytest.mark.slow
 def test_sums_that_have_hardly_begun_are_known_to_be_wrong() -> None:
     """E[sin²(5λ)] = ½ (1 − exp(−50 Q)): its Hermite coefficients are those of n ≈ 25 Q, and 192 are summed."""
     problem = tl.Problem("tanh(z1)", "sin(5*z)")
@@ -322,7 +323,7 @@ def test_rotation_of_the_target_and_sign_symmetry() -> None:
         (tl.Teacher("erf", 1), "erf"),
         (tl.Teacher("relu", 1), "relu"),
         ("He3(z1)", "He3"),
-        ("tanh(z1)", "tanh"),
+        pytest.param("tanh(z1)", "tanh", marks=pytest.mark.slow),
     ],
 )
 def test_singular_overlaps_are_safe_and_continuous(

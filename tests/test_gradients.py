@@ -264,6 +264,7 @@ def test_the_root_of_a_matrix_is_differentiable_where_eigenvalues_coincide() -> 
     np.testing.assert_allclose(found, inside / 2, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_error_function_and_its_derivatives() -> None:
     """To rounding of its values, small ones too, and to that of derivatives; single precision would not do."""
     x = np.concatenate([np.linspace(-7.0, 7.0, 2001), 10.0 ** -np.arange(1.0, 300.0)])

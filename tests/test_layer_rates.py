@@ -27,7 +27,7 @@ def ends(algorithm: tl.SGD, method: Any, steps: int = 1, **more: Any) -> Any:
     [
         pytest.param(True, tl.GiantSteps(), marks=pytest.mark.long),
         pytest.param(True, tl.Map(500), marks=pytest.mark.slow),
-        (True, tl.Population()),
+        pytest.param(True, tl.Population(), marks=pytest.mark.slow),
         pytest.param(False, tl.GiantSteps(), marks=pytest.mark.slow),
         pytest.param(False, tl.Map(500), marks=pytest.mark.slow),
         (False, tl.Population()),

@@ -45,9 +45,9 @@ def followed(problem: tl.Problem, algorithm: tl.SGD, steps: int) -> np.ndarray:
 
 
 CASES = [
-    ("h3(z1)", 1, SHIFTED, "plain", [None]),
+    pytest.param("h3(z1)", 1, SHIFTED, "plain", [None], marks=pytest.mark.slow),
     ("h3(z1)", 1, SHIFTED, "clip", [1]),
-    ("h3(z1)", 1, SHIFTED, "logistic", [None]),
+    pytest.param("h3(z1)", 1, SHIFTED, "logistic", [None], marks=pytest.mark.slow),
     pytest.param("h3(z1)", 2, "erf", "huber", [1], marks=pytest.mark.slow),
     pytest.param("h2(z1)", 1, SHIFTED, "clip", [None], marks=pytest.mark.slow),
     pytest.param("z1 + z1*z2", 1, "relu", "plain", [1, 2], marks=pytest.mark.slow),
@@ -138,8 +138,8 @@ def test_explicit_steps_in_many_dimensions(push: str) -> None:
     [
         ("z1 + z1*z2 + z1*z2*z3", SHIFTED),
         ("z1 + z1*z2 + z1*z2*z3", "relu"),
-        ("tanh(z1 + He3(z2))", "relu"),
-        ("tanh(z1 + 0.5*z2) + z1*z3", SHIFTED),
+        pytest.param("tanh(z1 + He3(z2))", "relu", marks=pytest.mark.slow),
+        pytest.param("tanh(z1 + 0.5*z2) + z1*z3", SHIFTED, marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize("reuse", [False, True])

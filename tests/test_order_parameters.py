@@ -198,7 +198,7 @@ def test_closed_averages_of_a_rule_are_those_of_nodes_over_all_fields(
     ("rule", "wider"),
     [
         pytest.param("clip(0.2)", "clip(0.4)", marks=pytest.mark.slow),
-        ("polyak(20.0)", "polyak(20.0)"),
+        pytest.param("polyak(20.0)", "polyak(20.0)", marks=pytest.mark.slow),
     ],
 )
 def test_rules_see_the_gradients_of_a_sum_as_they_are(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chance import sigmas
+from cost import sized
 from plain_sgd import Setting, compared, entries_of, features, plain_runs
 from scipy.special import erf
 
@@ -137,7 +138,10 @@ WITH_VECTORS = (
 @pytest.mark.parametrize(
     ("name", "method"),
     [
-        *((name, tl.Chain) for name in SETTINGS),
+        *sized(
+            [(name, tl.Chain) for name in SETTINGS],
+            slow=[("correlation, two directions", tl.Chain)],
+        ),
         *((name, tl.Vectors) for name in WITH_VECTORS),
     ],
     ids=lambda x: x if isinstance(x, str) else x.name,

@@ -411,6 +411,7 @@ def test_just_beyond_the_bound_one_student_never_settles() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_bound_of_a_smooth_task_is_its_curvature() -> None:
     """Linear students: the loss is quadratic, and the bound is 2p/λ for the largest eigenvalue."""
     problem, start = tl.Problem("z1", "linear"), tl.Overlaps([[1.0]], [[0.2]])

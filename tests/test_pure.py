@@ -115,6 +115,7 @@ def test_the_derivative_with_respect_to_the_start() -> None:
     np.testing.assert_allclose(slope.M[0, 0], difference(moved, 0.0, 1e-3), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_family_of_problems_side_by_side() -> None:
     """Noise levels and learning rates are data: one compiled function for all of them."""
     problem = SMALL["square"]
@@ -157,7 +158,9 @@ def test_lr_and_noise_fitted_to_data() -> None:
     np.testing.assert_allclose([float(x) for x in found.value], [0.08, 0.5], rtol=1e-5)
 
 
-@pytest.mark.parametrize("geometry", ["free", "projected"])
+@pytest.mark.parametrize(
+    "geometry", ["free", pytest.param("projected", marks=pytest.mark.slow)]
+)
 def test_mean_steps_are_those_of_map_and_giant_steps(geometry: str) -> None:
     problem, start = (
         tl.Problem("He2(z1)", "He2", width=2, noise=0.1),

@@ -421,6 +421,7 @@ def test_samples_of_subspaces_are_foreseen_by_the_ode() -> None:
     assert two > 1.2 * one
 
 
+@pytest.mark.slow
 def test_starts_follow_the_drift_whatever_the_gram_matrix() -> None:
     """The drift of a turned neuron raises the overlap that it has, by averages."""
     gram = [[1.0, 0.6], [0.6, 1.0]]

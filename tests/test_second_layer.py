@@ -33,6 +33,7 @@ def test_fits_to_finitely_many_samples_agree_to_first_order(ridge: float) -> Non
         assert 0.5 < fit.excess_per_sample / fit.risk / PROBLEM.p < 2
 
 
+@pytest.mark.slow
 def test_the_fit_is_the_best_second_layer() -> None:
     fit = tl.layers.fit_second_layer(PROBLEM, FIRST)
     best = tl.moments(PROBLEM, tl.Overlaps(FIRST.Q, FIRST.M, a=fit.a))

@@ -598,7 +598,7 @@ SPOILT = tl.Problem("tanh(z1)", "erf", width=2, noise=0.3, flips=0.1)
     "change",
     [
         pytest.param({"normalisation": "sqrt"}, marks=pytest.mark.slow),
-        {"flips": 0.3},
+        pytest.param({"flips": 0.3}, marks=pytest.mark.slow),
         {"noise_law": "laplace"},
     ],
     ids=str,

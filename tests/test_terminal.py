@@ -312,6 +312,7 @@ def test_numbers_that_mean_nothing_are_refused(
     assert flags.split()[0].strip("-") in told and len(told.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_closed_forms_load_no_jax() -> None:
     lines = (
         "cite ode chain dmft",

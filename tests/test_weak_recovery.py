@@ -255,6 +255,7 @@ def test_the_wrong_sign_waits_for_the_noise() -> None:
     )
 
 
+@pytest.mark.slow
 def test_runs_that_do_not_recover_are_censored() -> None:
     runs = tl.weak_recovery(
         hermite(3), law(2, 0, 0.05, 2), (1000, 2000), seeds=8, steps=64
