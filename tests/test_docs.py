@@ -257,6 +257,6 @@ def test_the_check_of_the_repository_runs_the_tests() -> None:
     assert os.access(script, os.X_OK)
     lines = script.read_text(encoding="utf-8").splitlines()
     assert any(line.startswith(TEST) for line in lines)
-    costly = 'pytest -m "slow or long" --share "$share/3"'
+    costly = 'pytest -m "slow or long" --share "$share/6"'
     for command in ("ruff format --check .", "ruff check .", "mypy", costly):
         assert f"uv run {command}" in lines
