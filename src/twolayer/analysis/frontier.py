@@ -77,7 +77,7 @@ class Frontier:
 
 
 def frontier(
-    curves: Mapping[float, Any],
+    curves: Mapping[int, Any] | Mapping[float, Any],
     compute: Callable[[float, np.ndarray], np.ndarray] | None = None,
     *,
     window: tuple[float, float] | None = None,
@@ -152,7 +152,7 @@ def frontier(
     )
 
 
-def check_clocks(curves: Mapping[float, Any]) -> None:
+def check_clocks(curves: Mapping[int, Any] | Mapping[float, Any]) -> None:
     """Refuse results whose steps are counted in different units."""
     units = {
         x.step.attrs.get("units", "") or "1" if isinstance(x, xr.Dataset) else "1"

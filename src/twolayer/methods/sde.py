@@ -400,13 +400,18 @@ class SDEStepper(Stepper):
         field = dataclasses.replace(self.params.field, limit=limit)
         silent = jnp.zeros_like(self.params.amplitude)
         lanes, number = self.lanes, np.zeros(np.prod(self.lanes.shape), int)
-        carry = (state, lanes.bookkeeping)
+        # all of them move, also those that stopped where they began
+        moving = jax.tree.map(jnp.zeros_like, lanes.bookkeeping.code)
+        carry = (state, lanes.bookkeeping._replace(code=moving))
         span = [lanes.fold(number + i) for i in (0, 1)]
 
         def moved(length: float) -> list[np.ndarray]:
             short = jnp.asarray(length, float)
-            params = self.params._replace(field=field, dt=short, amplitude=silent)
-            (after, _), _ = advance(params, lanes.quantity, self.streams, carry, *span)
+            # without a threshold, at which they would stop again
+            params = self.params._replace(
+                field=field, dt=short, amplitude=silent, watch=None
+            )
+            (after, _), _ = advance(params, None, self.streams, carry, *span)
             return [np.asarray(x - y) for x, y in zip(after, state.y, strict=True)]
 
         scale = float(np.nanmax(np.abs(np.asarray(state.y.Q))))
