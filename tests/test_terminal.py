@@ -220,7 +220,7 @@ ACTING = {  # a command, and for each of its flags a value that changes what com
                                                   "--start random", "--samples 60", "--seed 1", "--json", "--dry-run"),
     "phase-diagram --ell 2": ("--loss correlation", "--geometry spherical", "--mu 1 --delta 1", "--json",
                               "--measure 2 --dim 16"),
-    "phase-diagram --ell 2 --measure 3 --dim 16,32 --mu 1 --delta 0": ("--gamma0 0.2", "--n0 8", "--threshold 0.3",
+    "phase-diagram --ell 2 --measure 3 --dim 16,32 --mu 1 --delta 0": ("--gamma0 0.2", "--n0 8", "--threshold 0.7",
                                                                     "--seed 1", "--dry-run", "--dim 16,24"),
     "phase-diagram --ell 3 --measure 3 --dim 16,32 --mu 1 --delta 0.5": ("--sign negative",),
     "zoo abbe2023-leap": ("--check", "--check --dry-run", "--json"),

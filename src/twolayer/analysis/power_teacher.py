@@ -159,13 +159,16 @@ class PowerTeacher:
     @property
     def problem(self) -> Problem:
         """The same task as a `Problem`, for `Chain`, `ODE` or `Vectors` at lr > 0."""
-        word = "He2" if self.centred else "square"
-        unit = "He2(z{})" if self.centred else "z{}**2"
-        terms = [
-            f"{float(c)!r}*{unit.format(r + 1)}"
-            for r, c in enumerate(self.coefficients)
-        ]
-        return Problem(" + ".join(terms), word, width=self.width)
+        # He2 has mean zero for rows of norm one only, and these rows grow: what takes
+        # the mean of a student out at all times is an offset, which none has here
+        if self.centred:
+            raise InputError(
+                "Argument `centred` must be False for a run at a rate of its own: a"
+                " student whose mean is taken out at all times has an offset, and that"
+                " of a Problem has none."
+            )
+        terms = [f"{float(c)!r}*z{r + 1}**2" for r, c in enumerate(self.coefficients)]
+        return Problem(" + ".join(terms), "square", width=self.width)
 
     @property
     def start(self) -> Overlaps:
@@ -207,8 +210,8 @@ def power_teacher(
     dim : int, optional
         Dimension of a start that is drawn; 2·(k + p) by default.
     centred : bool
-        Whether student and labels have mean zero, as with He2; else the trace is
-        learned too.
+        Whether the means of labels and student are taken out at all times, as an offset
+        that follows at once would; else the trace is learned too.
     seed : int
         Of the start.
 
@@ -216,7 +219,7 @@ def power_teacher(
     -------
     PowerTeacher
         ``.risk(times)`` of the gradient flow, ``.learned(times)`` of every direction;
-        ``.problem`` and ``.start`` for a run at a rate of its own.
+        ``.problem`` and ``.start`` for a run at a rate of its own, if not centred.
 
     Examples
     --------

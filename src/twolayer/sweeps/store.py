@@ -288,7 +288,10 @@ class Store:
             self._locks.whole()
         ):  # under which alone Zarr writes, with drafts of its own
             inner = [x for x in self.path.iterdir() if x.is_dir()]
-            for folder in (self.path, *(x for x in inner if not x.is_symlink())):
+            arrays = [x for x in inner if not x.is_symlink()]
+            # coordinates have their chunks one folder further down
+            chunks = [x / "c" for x in arrays if not (x / "c").is_symlink()]
+            for folder in (self.path, *arrays, *chunks):
                 clear_stale(folder)
                 for draft in folder.glob("*.partial"):
                     draft.unlink(missing_ok=True)
