@@ -107,7 +107,8 @@ def frontier(
     sizes = np.array(sorted(curves), float)
     require(bool((sizes > 0).all()), "curves", sizes.tolist(), "positive sizes")
     check_clocks(curves)
-    each = [_curve(size, curves[size], cost) for size in sorted(curves)]
+    ordered = sorted(curves.items())
+    each = [_curve(size, curve, cost) for size, curve in ordered]
     low = min(x[0] for x, _ in each)
     high = sorted(x[-1] for x, _ in each)[-2]
     if window is not None:
