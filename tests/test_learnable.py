@@ -46,7 +46,7 @@ def followed(problem: tl.Problem, algorithm: tl.SGD, steps: int) -> np.ndarray:
 
 CASES = [
     pytest.param("h3(z1)", 1, SHIFTED, "plain", [None], marks=pytest.mark.slow),
-    ("h3(z1)", 1, SHIFTED, "clip", [1]),
+    pytest.param("h3(z1)", 1, SHIFTED, "clip", [1], marks=pytest.mark.slow),
     pytest.param("h3(z1)", 1, SHIFTED, "logistic", [None], marks=pytest.mark.slow),
     pytest.param("h3(z1)", 2, "erf", "huber", [1], marks=pytest.mark.slow),
     pytest.param("h2(z1)", 1, SHIFTED, "clip", [None], marks=pytest.mark.slow),
