@@ -42,7 +42,9 @@ ONE = {"target": "He2(z1)", "activation": "relu"}
         ("three-regimes", {**BOTH, "geometry": "spherical"}),
         ("ode-regimes", {**ONE, "geometry": "spherical"}),
         ("three-blocks", {**ONE, "geometry": "projected"}),
-        ("large-batches", {**ONE, "geometry": "spherical"}),
+        pytest.param(
+            "large-batches", {**ONE, "geometry": "spherical"}, marks=pytest.mark.slow
+        ),
         ("giant-step", {"geometry": "spherical"}),
         ("multi-index", {**BOTH, "geometry": "spherical"}),
         ("layerwise", {**BOTH, "geometry": "free"}),
