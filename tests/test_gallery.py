@@ -398,6 +398,7 @@ def test_target_activation_and_geometry_are_settings_or_it_is_said_why_not(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "tiny", "other", "told"),
     [
