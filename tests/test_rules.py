@@ -405,6 +405,7 @@ def test_adagrad_leaves_the_second_layer_its_plain_step(case: str) -> None:
     assert float(limit.lr) * 1000 / 1.5 == pytest.approx(rate, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_adagrad_with_two_layers_is_explicit_sgd() -> None:
     """A run of our own in d dimensions, with momentum, decay and a rate of its own for a; and the chain."""
     dim, seeds, steps, gamma, beta = 400, 64, 500, 1.5, 0.4
