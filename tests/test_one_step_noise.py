@@ -326,6 +326,7 @@ def test_the_noise_of_a_schedule() -> None:
     assert (np.abs(ratio) < sigmas(5) * np.sqrt(1.0 / 3000) + 0.06).all(), ratio
 
 
+@pytest.mark.slow
 def test_streamed_batches_are_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch of 24 in chunks of five: the law of the same batch at once."""
     from twolayer.methods import chain

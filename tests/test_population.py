@@ -228,6 +228,7 @@ def test_infinite_batches_of_sgd_are_descent_on_the_population() -> None:
     assert float(np.abs(exact.M[0, -1] - exact.M[0, 0]).max()) > 0.05
 
 
+@pytest.mark.slow
 def test_flow_is_the_ode_without_noise_and_the_limit_of_descent() -> None:
     problem = tl.Problem("z1*z2", "He2", width=2)
     start = tl.Overlaps.random(problem, 20, seed=1)

@@ -94,6 +94,7 @@ def test_phase_retrieval_has_the_closed_form(m: float, gamma: float) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("loss", ["squared", "correlation"])
 @pytest.mark.parametrize("trained", [False, pytest.param(True, marks=pytest.mark.slow)])
