@@ -199,11 +199,11 @@ class Pace(abc.ABC):
         void.
         """
 
+    @abc.abstractmethod
     def rates(self, motion: Motion, equation: Equation, y: Tree) -> Tree:
         """What an equation of the form of the motion's makes of states ``y``: their
         rates of change, or the states after a step, by the code of the run.
         """
-        raise NotImplementedError
 
     @property
     @abc.abstractmethod
